@@ -107,44 +107,6 @@ async def test_json_is_all_there_is_on_standard_output(command: Command) -> None
     assert str(kept.path) in err
 
 
-async def test_names_presets_and_limits_come_from_the_configuration(command: Command) -> None:
-    """A preset of the file, its targets by name, a router with its backends, and a guard in the plan."""
-    async with watched(2, strategy="round-robin") as servers:
-        first, second, proxy = servers.targets
-        config = command.home / "sparktop.toml"
-        config.write_text(
-            f"""interval_s = 0.25
-[[backends]]
-name = "spark-a"
-url = "{first.url}"
-[[backends]]
-name = "spark-b"
-url = "{second.url}"
-[[routers]]
-name = "proxy"
-url = "{proxy.url}"
-backends = ["spark-a", "spark-b"]
-deployments = {{ "id-spark-a" = "spark-a", "id-spark-b" = "spark-b" }}
-[[sweeps]]
-name = "evening"
-targets = ["proxy"]
-concurrency = [4]
-pp = 40
-tg = 8
-runs = 2
-[guard]
-max_gpu_c = 200
-"""
-        )
-        code, out, err = await command.run("--config", str(config), "--preset", "evening")
-    assert code == 0, err
-    told = json.loads(out)
-    assert told["plan"]["preset"] == "evening"
-    (target,) = told["targets"]
-    assert (target["name"], target["kind"]) == ("proxy", "router")
-    assert target["levels"][0]["served_by"] == {"spark-a": 4, "spark-b": 4}
-
-
 async def test_a_router_is_found_out_without_a_configuration(command: Command) -> None:
     """A URL with a LiteLLM behind it is a router, and answers are attributed to its deployments."""
     async with watched(2, strategy="round-robin") as servers:

@@ -225,15 +225,8 @@ def plan_line(plan: Plan, earlier: Sequence[SweepResult] = ()) -> str:
     if plan.trace is not None:
         return "; ".join((replay_words(plan.trace), *pieces(forecast(plan, ()))[1:]))
     expected = forecast(plan, earlier)
-    if plan.conversations is None:
-        words = (_axis_words(plan, expected.most_concurrency), *plan_result(plan).request_words)
-        return f"{', '.join(words)}: {'; '.join(pieces(expected))}"
-    points, levels = plan.axis, len(plan.axis) * len(plan.targets)
-    names = plan.kind.value if len(points) > 1 or points[0].value != 1 else plan.kind.value[:-1]
-    time = "" if expected.time is None else f", {range_words(expected.time.least_s, expected.time.most_s)}"
-    what = f"{', '.join(point.words for point in points)} {names} (workload {plan.conversations.name})"
-    noun = "level" if levels == 1 else "levels"
-    return f"{what}: {levels} {noun} of {plan.duration_s or 0.0:g} s{time}"
+    words = (_axis_words(plan, expected.most_concurrency), *plan_result(plan).request_words)
+    return f"{', '.join(words)}: {'; '.join(pieces(expected))}"
 
 
 def _axis_words(plan: Plan, more: int | None) -> str:
@@ -251,7 +244,8 @@ def _axis_words(plan: Plan, more: int | None) -> str:
                 "" if more is None else f", then up to {more} while tok/s rise"
             )
         case kind:
-            return f"{levels} {kind.value}"
+            workload = "" if plan.conversations is None else f" (workload {plan.conversations.name})"
+            return f"{levels} {kind.value}{workload}"
 
 
 def progress_line(view: SweepView, width: int) -> str:

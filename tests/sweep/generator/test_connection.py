@@ -59,15 +59,6 @@ async def test_a_certificate_that_nobody_signed(certificate: tuple[Path, Path]) 
 
 
 @pytest.mark.outside
-async def test_an_address_in_its_parts() -> None:
-    """Scheme, port and path come from the URL; a trailing /v1 and slashes are not part of the path."""
-    found = await resolve(WorkerTarget("http://127.0.0.1:8000/some path/v1/"), 0.0)
-    assert (found.host, found.path, found.tls) == ("127.0.0.1", "/some%20path", None)
-    assert found.addresses[0][1:] == ("127.0.0.1", 8000)
-    assert (await resolve(WorkerTarget("https://127.0.0.1"), 0.0)).addresses[0][2] == 443
-
-
-@pytest.mark.outside
 async def test_a_head_holds_what_a_server_needs() -> None:
     """A head names host, key and length, and asks for nothing packed."""
     found = await resolve(WorkerTarget("http://[::1]:8000", api_key="key-1"), 0.0)

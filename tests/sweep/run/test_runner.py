@@ -29,7 +29,7 @@ from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepEvent, Swe
 from sparktop.sweep.run.runner import SweepRunner
 from tests.sweep.stream_server import Asked
 from tests.sweep.trouble_bench import Bench
-from tests.sweep.watched_servers import PATIENT, QUICK, Watched, watched
+from tests.sweep.watched_servers import PATIENT, Watched, watched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -109,20 +109,6 @@ async def test_a_level_bounded_by_seconds_fills_them() -> None:
     assert level.runs > 1
     assert level.requests.ok == 4 * level.runs
     assert level.requests.cancelled == 0
-
-
-async def test_more_requests_than_slots_are_a_queue() -> None:
-    """The level says so if the server's samples have waiting requests."""
-    slow = replace(QUICK, max_num_seqs=2, cost=replace(QUICK.cost, weights_one_s=0.005, weights_all_s=0.01))
-    async with watched(profile=slow) as servers:
-        plan = servers.plan(concurrency=(6,), tg=30, warmup=False)
-        result = await servers.runner(plan).run()
-    (level,) = result.targets[0].levels
-    assert level.server is not None
-    assert level.server.running_max == 2
-    # Five where a sample falls between the first two to be let in.
-    assert level.server.waiting_max in {4, 5}
-    assert "queue_limited" in {one.code for one in level.validity}
 
 
 async def test_somebody_elses_requests_are_noticed() -> None:

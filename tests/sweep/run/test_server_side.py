@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, LaneSample
@@ -57,7 +56,6 @@ from sparktop.sweep.run.server_side import (
     watched_backends,
     watched_nodes,
 )
-from sparktop.sweep.view.levels import overhead_words
 
 KEY = SourceKey.backend("a")
 SOLO = SweepTarget("a", "http://10.0.0.1:8000", nodes=("n1",))
@@ -205,20 +203,6 @@ def test_a_machines_level_is_extremes_and_means() -> None:
     assert set(nothing.model_dump().values()) == {None}
 
 
-def test_looks_at_an_idle_machine_are_in_no_mean() -> None:
-    """Its heat and its memory count, its clock and power do not; without a reported use it is not idle."""
-    idle = GpuReading(0, utilization_percent=0.0, temperature_c=80.0, power_w=9.0, sm_clock_mhz=208)
-    busy = structs.replace(
-        idle, utilization_percent=96.0, temperature_c=70.0, power_w=90.0, sm_clock_mhz=2400
-    )
-    mute = structs.replace(busy, utilization_percent=None, sm_clock_mhz=2200)
-    points = [node_point(NodeSample(at, gpus=(gpu,))) for at, gpu in enumerate((idle, busy, mute))]
-    side = node_side(points)
-    assert (side.gpu_c_max, side.power_w_mean, side.sm_clock_mhz_mean) == (80.0, 90.0, 2300.0)
-    assert node_side(points[:1]).sm_clock_mhz_mean is None
-    assert node_point(NodeSample(1.0, gpus=(idle, busy))).is_idle is False
-
-
 def test_only_looks_with_requests_in_flight_count_for_a_machine() -> None:
     """What was read between two runs, or between two requests, is left out."""
     made = record()
@@ -272,18 +256,6 @@ def test_a_router_is_held_against_its_backends_with_one_request_alone() -> None:
     assert direct_overhead_ms(proxy, level(8, 250.0), results, behind) is None
     assert direct_overhead_ms(proxy, level(2, 250.0), results, behind) is None
     assert direct_overhead_ms(SOLO, level(1, 250.0), results, behind) is None
-
-
-def test_what_a_router_adds_is_said_with_how_it_is_known() -> None:
-    """By its own count at any load; by TTFTs at c = 1 alone, and so from an older file too."""
-    own = {"router_overhead_ms": 12.4, "router_overhead_from": "router"}
-    assert overhead_words(level(64, 900.0).model_copy(update=own)) == "12 ms by its own count"
-    direct = {"router_overhead_ms": 6.2, "router_overhead_from": "direct"}
-    assert overhead_words(level(1, 900.0).model_copy(update=direct)) == "+6 ms to the median TTFT"
-    older = {"router_overhead_ms": 2573.0}
-    assert overhead_words(level(64, 900.0).model_copy(update=older)) is None
-    assert level(64, 900.0).model_copy(update=older).own_overhead_ms is None
-    assert overhead_words(level(1, 900.0)) is None
 
 
 def test_a_machine_is_its_product_its_gpus_and_its_driver() -> None:
@@ -344,52 +316,6 @@ def test_a_router_that_sends_nearly_all_to_one_is_named_in_a_level() -> None:
     assert isinstance(reasons, list)
     assert str(reasons[0]).startswith("a got 94 % of the requests of ")
     assert found["requests_share"] == {"a": 0.94, "b": pytest.approx(0.06)}
-
-
-def test_requests_that_fell_evenly_name_nobody() -> None:
-    """With every second request to the other backend, the shares are shown, without a bad verdict."""
-    found = router_side(
-        "proxy", served("ab" * 50), {"a": looks(5.0), "b": looks(5.0)}, e2e_s=LIVES_S, until=20.0
-    )
-    assert found["verdict"] not in {"uneven", "starved", "oscillating"}
-    assert found["requests_share"] == {"a": 0.5, "b": 0.5}
-
-
-def swinging(*, first: bool) -> list[ServerPoint]:
-    """Return samples over two minutes of a server that is full for one lifetime and empty for the next."""
-    return [
-        ServerPoint(at, 16.0 if (at % (2 * LIVES_S) < LIVES_S) is first else 0.0, 0.0, None, Counters(), None)
-        for at in (0.5 * number for number in range(240))
-    ]
-
-
-@pytest.mark.parametrize(
-    ("errors", "cause"),
-    [
-        ({}, None),
-        ({"a": 0.0, "b": 0.0}, None),
-        ({"a": 0.0, "b": 3.0}, "cooldowns: b had errors"),
-    ],
-)
-def test_a_cause_needs_to_know_what_failed(errors: dict[str, float | None], cause: str | None) -> None:
-    """A swing has a cause where something failed: cooldowns. Else nothing is blamed."""
-    found = router_side(
-        "proxy",
-        [],
-        {"a": swinging(first=True), "b": swinging(first=False)},
-        e2e_s=LIVES_S,
-        until=120.0,
-        strategy="least-busy",
-        errors=errors,
-    )
-    assert found["verdict"] == "oscillating"
-    if cause is None:
-        assert found["cause"] is None
-        unknown = not errors
-        assert str(found["hint"]).endswith("(unless the router's log has cooldowns)") is unknown
-    else:
-        assert str(found["cause"]).startswith(cause)
-        assert found["hint"]
 
 
 def ended(number: int, name: str, *, ok: bool) -> RequestEnded:

@@ -21,7 +21,7 @@ from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.run.capacity import capacity_answer
 from sparktop.sweep.run.judgement import LoadVerdict, Shares, judge
-from sparktop.sweep.run.search import CapacitySearch, independent_requests
+from sparktop.sweep.run.search import CapacitySearch
 
 
 def request(
@@ -55,17 +55,6 @@ def test_a_quantile_is_a_share_of_requests(late: int, *, holds: bool) -> None:
     """p90 TTFT ≤ 2 s: of 100 requests, ten may be later."""
     traces = [request(one, 3.0 if one < late else 0.5) for one in range(100)]
     assert judge_all(LoadKind.CONCURRENCY, "ttft_p90_ms=2000", traces).holds is holds
-
-
-def test_misses_in_a_row_say_less_than_scattered_ones() -> None:
-    """The same number of misses in one part of the run leaves a wider interval."""
-    scattered = [request(one, 3.0 if one % 10 == 0 else 0.5) for one in range(200)]
-    together = [request(one, 3.0 if one < 20 else 0.5) for one in range(200)]
-    widths = []
-    for traces in (scattered, together):
-        (share,) = judge_all(LoadKind.CONCURRENCY, "ttft_p90_ms=2000", traces).shares
-        widths.append(share.high - share.low)
-    assert widths[1] > 1.5 * widths[0]
 
 
 @pytest.mark.parametrize(
@@ -105,13 +94,6 @@ def test_failed_requests_are_misses_and_too_many_fail_the_level() -> None:
     found = judge_all(LoadKind.CONCURRENCY, "ttft_p90_ms=2000", traces)
     assert (found.holds, found.trouble) == (False, "2 of 100 requests failed")
     assert found.shares[0].met == 98
-
-
-def test_an_unstable_rate_fails_whatever_its_latencies() -> None:
-    """Its latencies depend on the length of the measurement."""
-    traces = [request(one, 0.5, due=float(one)) for one in range(100)]
-    found = judge_all(LoadKind.RATE, "ttft_p90_ms=2000", traces, "unstable: TTFT grows 0.80 s per s")
-    assert not found.holds
 
 
 def test_agents_calls_are_told_apart_by_what_they_follow() -> None:
@@ -197,17 +179,6 @@ def test_a_level_that_held_by_luck_moves_the_answer_down() -> None:
     assert (search.holds, search.fails, search.moved_from) == (2, 4, 4)
 
 
-def test_one_unlucky_level_among_others_decides_nothing() -> None:
-    """20 of 100 miss at 2, none of 300 at 4: the nearest falling shares hold at both."""
-    search = CapacitySearch(Capacity(LoadKind.AGENTS, CONDITIONS))
-    search.add(1.0, judged(100))
-    search.add(2.0, judged(80))
-    assert search.fails == 2
-    search.add(4.0, judged(300, 300))
-    assert search.holds == 4
-    assert search.fails is None
-
-
 def test_a_close_decision_is_repeated_until_it_is_certain_within_one() -> None:
     """At 8 nine of ten meet the condition, within a hair; a clear border needs fewer runs than this one."""
     dice = Random(3)  # noqa: S311 - no secret
@@ -227,27 +198,6 @@ def test_a_close_decision_is_repeated_until_it_is_certain_within_one() -> None:
 
 
 RATE_CONDITIONS = parse_conditions("ttft_p90_ms=2000", LoadKind.RATE)
-
-
-def test_requests_that_miss_together_count_as_fewer_at_all_levels() -> None:
-    """A level without a miss cannot show it: the others do."""
-    alone = {4.0: Shares(RATE_CONDITIONS[0], 0.9, 60, 60, 0.9, 1.0)}
-    _, (free,) = independent_requests(alone)
-    bunched = Shares(RATE_CONDITIONS[0], 0.9, 40, 60, 0.5, 0.8, squares=120.0, expected=12.0)
-    _, (first, second) = independent_requests({**alone, 8.0: bunched})
-    assert first[2] < free[2] / 3
-    assert second[1:] == pytest.approx((first[2] * 40 / 60, first[2]))
-
-
-def test_an_unstable_rate_says_where_the_border_is() -> None:
-    """Its share is evidence too: the next rate is well below one of which nearly all requests were late."""
-    search = CapacitySearch(Capacity(LoadKind.RATE, RATE_CONDITIONS, most=64.0), 1.0)
-    for value, met, trouble in ((1.0, 100, ""), (2.0, 100, ""), (4.0, 20, "unstable")):
-        shares = (Shares(RATE_CONDITIONS[0], 0.95, met, 100, 0.0, 1.0),)
-        search.add(value, LoadVerdict(not trouble, shares, 100, 1.0, trouble))
-    probe = search.next()
-    assert probe is not None
-    assert 2.0 < probe.point.value < 3.6
 
 
 def test_a_level_without_a_request_has_no_probability() -> None:
