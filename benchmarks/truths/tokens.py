@@ -25,7 +25,7 @@ from truth_server import Answer, Delivery, FixedPace, Stream
 from sparktop.model.load import Level, concurrency_point
 from sparktop.sweep.generator.connection import Connection
 from sparktop.sweep.generator.exchange import Exchange, ReadyRequest, RunLog, Terms
-from sparktop.sweep.plan.plan import Plan, Timeouts
+from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
@@ -129,8 +129,8 @@ def play(delivery: Delivery) -> tuple[LevelResult, list[Stream]]:
     log = RunLog("run")
     # As in a calibration: find out what the server sends for a request of one token.
     single = Stream("single", 0.0, 1)
-    tried = _play_one(delivery, single, RunLog("try"), Terms("truth", Timeouts()), None)
-    terms = Terms("truth", Timeouts(), first_event_is_token=tried.came_at_once)
+    tried = _play_one(delivery, single, RunLog("try"), Terms("truth"), None)
+    terms = Terms("truth", first_event_is_token=tried.came_at_once)
     streams = [Stream(str(number), number * STAGGER_S, TOKENS) for number in range(STREAMS)]
     for number, stream in enumerate(streams):
         fails = delivery.fail_every is not None and number % delivery.fail_every == delivery.fail_every // 2

@@ -114,7 +114,7 @@ class Calibration:
         """Length of the trial prompt in pieces (words and punctuation marks)."""
         target = command.target
         self._terms = Terms(
-            pool.endpoint.where, command.timeouts, target.api_key, target.own_texts, router=target.router
+            pool.endpoint.where, target.router, target.api_key, command.timeouts, target.own_texts
         )
         self._unlisted: RequestFailure | None = None
         """What the server answered instead of its list of models; None if it lists them, or nothing."""

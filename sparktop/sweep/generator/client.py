@@ -67,10 +67,10 @@ class LoadClient:
         target = load.target
         self._terms = Terms(
             pool.endpoint.where,
-            load.timeouts,
+            target.router,
             target.api_key,
+            load.timeouts,
             target.own_texts,
-            router=target.router,
             first_event_is_token=recipe.first_event_is_token,
         )
         self._active: dict[Exchange, asyncio.Future[Exchange]] = {}

@@ -36,6 +36,7 @@ from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.terms import request_errors as errors
 from sparktop.sweep.terms.request_errors import (
     WORDS_LIMIT,
+    Server,
     body_failure,
     event_failure,
     request_failure,
@@ -83,18 +84,12 @@ class ReadyRequest(Struct, frozen=True):
 
 
 @hide_in_repr("secret", "own_texts")
-class Terms(Struct, frozen=True):
+class Terms(Server, frozen=True):
     """What all requests of a load run share: server address, time limits, API key, kind of server."""
 
-    where: str
-    """Host and port of the server, for messages."""
-    timeouts: Timeouts
-    secret: str | None = None
-    """API key, redacted from error messages in case the server repeats it."""
+    timeouts: Timeouts = Timeouts()
     own_texts: tuple[str, ...] = ()
     """What the user added to requests, redacted likewise."""
-    router: bool = False
-    """True if the server is a router."""
     first_event_is_token: bool = False
     """True if the server sends its first event, the role, at the time of its first token."""
     keep_text: bool = False

@@ -18,12 +18,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
-from typing import Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import LoadEvent, RequestEnded
+from sparktop.model.plain import hide_in_repr
 from sparktop.model.text import clean
 from sparktop.net.failure import server_words, status_error, transport_error
 
@@ -146,20 +147,16 @@ def count_errors(events: Iterable[LoadEvent]) -> Counter[str]:
     return Counter(error_word(end.error) for end in ends if end.error is not None)
 
 
-class Server(Protocol):
-    """The properties of a server that are needed to describe its failures."""
+@hide_in_repr("secret")
+class Server(Struct, frozen=True):
+    """What is needed of a server to describe its failures."""
 
-    @property
-    def where(self) -> str:
-        """Host and port of the server, for messages."""
-
-    @property
-    def router(self) -> bool:
-        """True if the server is a router."""
-
-    @property
-    def secret(self) -> str | None:
-        """API key that is sent to the server; None without one."""
+    where: str
+    """Host and port of the server, for messages."""
+    router: bool = False
+    """True if the server is a router."""
+    secret: str | None = None
+    """API key, redacted from error messages in case the server repeats it."""
 
 
 def status_failure(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import errno
 import ssl
-from dataclasses import dataclass
 
 import pytest
 
@@ -19,7 +18,7 @@ from sparktop.model.statistics import (
     student_t,
     wilson,
 )
-from sparktop.sweep.terms.request_errors import connect_failure, status_failure
+from sparktop.sweep.terms.request_errors import Server, connect_failure, status_failure
 
 
 @pytest.mark.parametrize(
@@ -55,15 +54,6 @@ def test_the_least_numbers_are_where_an_interval_exists(share: float, least: int
 def test_wilson_intervals(met: int, count: int, low: float, high: float) -> None:
     """Without a miss, 73 of 73 cases show 95 % and 381 of 381 show 99 %; others as in tables."""
     assert wilson(met, count) == pytest.approx((low, high), abs=5e-5)
-
-
-@dataclass(frozen=True)
-class Place:
-    """A server, as far as messages need it."""
-
-    where: str = "spark-a:8000"
-    router: bool = False
-    secret: str | None = None
 
 
 @pytest.mark.parametrize(
@@ -104,5 +94,5 @@ def test_what_a_status_means(
     kind: FailureKind,
 ) -> None:
     """A status is counted with its number, unless it says that model or backends are missing."""
-    found = status_failure(status, words, 1.0, Place(router=router), served_by)
+    found = status_failure(status, words, 1.0, Server("spark-a:8000", router=router), served_by)
     assert (found.word, found.kind, found.status) == (word, kind, status)
