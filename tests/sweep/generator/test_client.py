@@ -18,7 +18,6 @@ from zlib import crc32
 import pytest
 
 from sparktop.model.load import EndReason, LoadMode, RequestEnded, RequestStarted, RunStarted
-from sparktop.sweep.generator.client import OpenLoopClient
 from sparktop.sweep.generator.prompts import MOST_REQUESTS
 from sparktop.sweep.generator.wire import OpenLoop, WorkerTarget
 from sparktop.sweep.plan.plan import Api, Timeouts
@@ -224,23 +223,6 @@ async def test_what_is_not_answered_at_the_end_is_ended(in_process: InProcess) -
     starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
     assert len(dues(starts)) == 10
     assert all(ends[start.request_id] is EndReason.ABORT for start in starts)
-
-
-async def test_a_cancelled_open_loop_ends_at_once(in_process: InProcess) -> None:
-    """A cancellation ends a run of ten minutes while its client waits for the next arrival."""
-    arrivals = OpenLoop("poisson", 0.01, None, 0.0, 600.0, 600.0, "seed")
-
-    async def cancel() -> None:
-        client = in_process.client
-        while not (isinstance(client, OpenLoopClient) and client._origin):
-            await asyncio.sleep(0.01)
-            client = in_process.client
-        client.cancel()
-
-    cancelling = asyncio.create_task(cancel())
-    async with asyncio.timeout(60):
-        await in_process.load(mode=LoadMode.OPEN, concurrency=512, open_loop=arrivals)
-    await cancelling
 
 
 DATA = Path(__file__).parents[2] / "data" / "traffic"

@@ -25,7 +25,7 @@ from sparktop.sweep.generator.wire import (
 )
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
-from tests.sweep.stream_server import Asked, StreamServer, hang_after_three
+from tests.sweep.stream_server import StreamServer, hang_after_three
 
 ROOT = Path(__file__).resolve().parents[3]
 LIMITS = Timeouts(connect_s=20.0, first_token_s=40.0, between_tokens_s=40.0, whole_s=50.0)
@@ -64,10 +64,6 @@ async def test_the_process_loads_what_it_needs_and_no_more() -> None:
     )
     out, _ = await process.communicate()
     assert (process.returncode, out) == (0, b"[]\n")
-
-
-def open_files(pid: int) -> int:
-    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 async def gone(pid: int) -> None:
@@ -138,36 +134,6 @@ async def test_a_limit_that_is_too_low_is_named(server: StreamServer) -> None:
     assert isinstance(last, Refused)
     assert last.failure.word == "descriptors"
     assert "ulimit -Hn" in last.failure.message
-
-
-async def test_no_descriptor_is_left(worker: SweepWorker, server: StreamServer) -> None:
-    """After runs that went well, failed and were cancelled, no more files are open than before."""
-
-    async def behave(asked: Asked) -> None:
-        if asked.number % 2:
-            asked.refuse(500, "no")
-        else:
-            await asked.stream()
-
-    async for _ in worker.run(load(server, 2, "first")):
-        pass
-    await no_connection_left(server)
-    server.held.clear()
-    before = open_files(worker.pid)
-    server.behave = behave
-    for number in range(3):
-        async for _ in worker.run(load(server, 50, f"run-{number}")):
-            pass
-    server.behave = hang_after_three
-    await worker.send(load(server, 50, "hanging"))
-    await server.someone_waits.wait()
-    await worker.cancel()
-    # The next command's answer comes after the loop has closed what was aborted.
-    server.behave = lambda asked: asked.stream()
-    async for _ in worker.run(load(server, 2, "last")):
-        pass
-    await no_connection_left(server)
-    assert open_files(worker.pid) == before
 
 
 async def test_the_parent_is_killed(server: StreamServer) -> None:

@@ -100,17 +100,6 @@ async def test_a_router_is_measured_with_who_served() -> None:
     assert order == ["spark-a", "spark-b", "proxy", "proxy", "spark-b", "spark-a"]
 
 
-async def test_a_level_bounded_by_seconds_fills_them() -> None:
-    """Bursts follow one another until the time is over; the last one ends in peace."""
-    async with watched() as servers:
-        plan = servers.plan(concurrency=(4,), duration_s=2.0, warmup=False)
-        result = await servers.runner(plan).run()
-    (level,) = result.targets[0].levels
-    assert level.runs > 1
-    assert level.requests.ok == 4 * level.runs
-    assert level.requests.cancelled == 0
-
-
 async def test_somebody_elses_requests_are_noticed() -> None:
     """Tokens that we did not ask for mark the level; our own counts stay exact."""
     async with watched() as servers, aiohttp.ClientSession() as session:
