@@ -12,20 +12,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePath
-from typing import TYPE_CHECKING
 
 from sparktop import __version__
 from sparktop.model.event import Event, Severity
 from sparktop.model.plain import json_time, json_values
 from sparktop.model.targets import EventSettings
 from sparktop.model.text import clean, reason_of
-from sparktop.net.failure import host_and_port, key_problem
+from sparktop.net.failure import AnswerError, host_and_port, key_problem
 from sparktop.stopping import timeout
 from sparktop.store import Store
-
-if TYPE_CHECKING:
-    import httpx
-
 
 GRACE_S = 1.0
 """Seconds that the last events may take when the program ends."""
@@ -40,15 +35,14 @@ class Delivery:
         """Prepare the receivers of `settings`; nothing is sent before `run`."""
         self._settings = settings
         self._store = store
-        self._webhook = Webhook(settings.webhook, settings.webhook_token) if settings.webhook else None
         self._outboxes: list[Outbox] = []
         self._reporting = False
         """True while an event about deliveries is added: such an event is not delivered itself."""
         if settings.hook:
             name = f"the hook {clean(PurePath(settings.hook[0]).name, 60)}"
             self._add(name, Hook(settings.hook, os.environ).send)
-        if self._webhook is not None:
-            self._add("the webhook", self._webhook.send)
+        if settings.webhook:
+            self._add("the webhook", Webhook(settings.webhook, settings.webhook_token).send)
 
     def _add(self, name: str, send: Callable[[bytes], Awaitable[str | None]]) -> None:
         async def send_event(event: Event, dropped: int) -> str | None:
@@ -87,8 +81,6 @@ class Delivery:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._webhook is not None:
-            await self._webhook.close()
 
     def _report(self, message: str, severity: Severity) -> None:
         self._reporting = True
@@ -250,7 +242,6 @@ class Webhook:
         self._where = host_and_port(url)
         self._sleep = sleep
         self._deadline_s = deadline_s
-        self._client: httpx.AsyncClient | None = None
 
     async def send(self, document: bytes) -> str | None:
         """Post `document`; return None for success, else why it failed.
@@ -265,32 +256,14 @@ class Webhook:
             problem = await self._post_once(document)
         return None if problem is None else problem[0]
 
-    async def close(self) -> None:
-        """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-
     async def _post_once(self, document: bytes) -> tuple[str, bool] | None:
         """Post once; return None for success, else (why it failed, whether another try may succeed)."""
-        # Late: most starts have no webhook.
-        from sparktop.net.failure import AnswerError
-        from sparktop.net.once import UnreadReplyError, open_client, post
+        from sparktop.net.client import Request, send_once  # late: most starts have no webhook
 
-        if self._client is None:
-            secure = self._url.startswith("https:")
-            self._client = await asyncio.to_thread(open_client, secure=secure)
+        url, mark, query = self._url.partition("?")
+        request = Request(url, self._where, self._token, mark + query, document=document)
         try:
-            reply = await post(
-                self._client,
-                self._url,
-                document,
-                where=self._where,
-                deadline_s=self._deadline_s,
-                token=self._token,
-            )
-            status = reply.status
-        except UnreadReplyError as error:
-            status = error.status
+            status = (await send_once(request, self._deadline_s)).status
         except AnswerError as error:
             return error.message, True
         if status in _OK:

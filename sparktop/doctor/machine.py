@@ -29,7 +29,7 @@ from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import BackendView, NodeView, Situation
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.model.text import clean, reason_of
-from sparktop.recording.flight import flight_folder, is_network, make_folder, parts
+from sparktop.recording.flight import flight_folder, make_folder, parts
 from sparktop.sources.local import LocalSource
 from sparktop.sources.source import Reading
 
@@ -134,7 +134,7 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
     return Check(name, Status.OK, f"{total}; the GPU has memory of its own")
 
 
-_LIBRARIES = ("aiohttp", "httpx", "nvidia-ml-py", "pydantic")
+_LIBRARIES = ("aiohttp", "nvidia-ml-py", "pydantic")
 """Libraries whose versions are shown."""
 
 
@@ -223,9 +223,6 @@ def _check_folder(folder: Path, watch: Watch) -> Check:
         return Check(_TITLE, Status.WARN, f"{where}: not writable", "nothing is recorded in the background")
     held = numbers.data(sum(file.stat().st_size for file in parts(folder)), 12).strip()
     message = f"{where}: {held} of at most {watch.flight_mib} MiB"
-    if is_network(folder):
-        advice = "each second of recording waits for the network: set XDG_STATE_HOME to a local disk"
-        return Check(_TITLE, Status.WARN, f"{message}; on a network file system", advice)
     return Check(_TITLE, Status.OK, message)
 
 

@@ -8,17 +8,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import time
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from urllib.parse import urlsplit
-
-import httpx
 
 from sparktop.doctor.check import Check, Status
 from sparktop.model.text import clean, host_port
-from sparktop.net.client import Response
+from sparktop.net.client import Request, Response, send_once
 from sparktop.net.failure import Trust, look_up, timeout_error, transport_error
-from sparktop.net.once import get, open_client
 
 RESOLVE_TIMEOUT_S = 5.0
 """As long as mDNS waits before it gives up."""
@@ -51,9 +47,8 @@ def host_port_of(url: str) -> tuple[str, int] | None:
 class Network:
     """Network operations that the checks use."""
 
-    def __init__(self, client: httpx.AsyncClient, get_timeout_s: float) -> None:
-        """Send GETs through `client`, each with this time limit in seconds."""
-        self._client = client
+    def __init__(self, get_timeout_s: float = GET_TIMEOUT_S) -> None:
+        """Limit each GET to this time in seconds."""
         self._get_timeout_s = get_timeout_s
 
     async def resolve(self, host: str) -> tuple[tuple[str, ...], float]:
@@ -100,20 +95,8 @@ class Network:
         """
         address = host_port_of(url)
         where = shown_address(*address) if address else clean(url, 80)
-        if tls_ca is not None:
-            async with open_client(secure=True, trust=Trust(tls_ca, where).context()) as client:
-                return await get(client, url, where=where, deadline_s=self._get_timeout_s, api_key=api_key)
-        return await get(self._client, url, where=where, deadline_s=self._get_timeout_s, api_key=api_key)
-
-
-@asynccontextmanager
-async def open_network(*, secure: bool, get_timeout_s: float = GET_TIMEOUT_S) -> AsyncIterator[Network]:
-    """Open an HTTP client, and yield network operations that use this client.
-
-    With `secure`, the system's certificates are loaded for https; `get_timeout_s` limits each GET.
-    """
-    async with open_client(secure=secure) as client:
-        yield Network(client, get_timeout_s)
+        request = Request(url, where, api_key, tls=Trust(tls_ca, where).context())
+        return await send_once(request, self._get_timeout_s)
 
 
 _SLOW_S = 0.5

@@ -1,4 +1,4 @@
-"""The HTTP client of all that polls, on connections of aiohttp; what sources that poll one address share.
+"""The HTTP client of all but the load generator, on connections of aiohttp; what polls one address shares it.
 
 It bounds the bytes of an answer, packed and unpacked, and its time. It follows no redirect to another host,
 and uses no proxy, no netrc and no cookies. What goes wrong is an `AnswerError`.
@@ -12,6 +12,7 @@ import os
 import re
 import socket
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
@@ -38,6 +39,7 @@ from sparktop.net.failure import (
     forget_frames,
     host_and_port,
     is_of_proxy,
+    key_problem,
     look_up,
     same_page,
     server_words,
@@ -76,7 +78,7 @@ _sockets: WeakSet[socket.socket] = WeakSet()
 
 
 class Request(Struct, frozen=True):
-    """One GET, or one POST of a form."""
+    """One GET, or one POST of a form or of a JSON document."""
 
     url: str
     where: str
@@ -90,7 +92,9 @@ class Request(Struct, frozen=True):
     headers: Mapping[str, str] = field(default_factory=dict)
     """Further headers."""
     form: Mapping[str, str] | None = None
-    """Sent by POST; None for a GET."""
+    """Sent by POST."""
+    document: bytes | None = None
+    """JSON, sent by POST; of the answer only the status counts."""
 
 
 class Response(Struct, frozen=True):
@@ -98,7 +102,8 @@ class Response(Struct, frozen=True):
 
     status: int
     body: bytes
-    """Complete and unpacked; of a status other than 200 the beginning at most, b"" if it is late."""
+    """Complete and unpacked; of another status than 200 and to a document the beginning at most, b"" if it is
+    late."""
     at: float
     """When the headers arrived, in seconds on the caller's clock."""
     headers: Mapping[str, str]
@@ -156,7 +161,8 @@ class SharedSession:
         asked = request if moved_to is None else replace(request, url=moved_to)
         response = await self._send(asked, deadline_s, clock, cap_bytes)
         location = response.headers.get("Location", "")
-        if response.status in REDIRECTS and (goal := same_page(asked.url, location)) is not None:
+        goal = same_page(asked.url, location) if response.status in REDIRECTS else None
+        if goal is not None and request.document is None:
             left_s = max(0.01, end - loop.time())
             again = await self._send(replace(request, url=goal), left_s, clock, cap_bytes)
             if again.status == OK:
@@ -172,22 +178,23 @@ class SharedSession:
     ) -> Response:
         """Send a request and return the answer; parameters and errors as of `get`."""
         where, url, at = request.where, _url(request), 0.0
+        sent = request.form if request.document is None else request.document
         response: aiohttp.ClientResponse | None = None
         collector: BodyCollector | None = None
         try:
             async with (
                 asyncio.timeout(deadline_s),
                 self._open_session().request(
-                    "GET" if request.form is None else "POST",
+                    "GET" if sent is None else "POST",
                     url,
-                    data=request.form,
+                    data=sent,
                     headers=_headers(request),
                     allow_redirects=False,
                     ssl=request.tls or True,
                 ) as response,
             ):
                 at = clock()
-                if response.status != OK:
+                if response.status != OK or request.document is not None:
                     return Response(response.status, await _beginning(response), at, response.headers)
                 collector = BodyCollector(response.headers.get("Content-Encoding", ""), cap_bytes)
                 if (response.content_length or 0) > cap_bytes:
@@ -226,6 +233,27 @@ class SharedSession:
                 max_field_size=_LONGEST_FIELD_BYTES,
             )
         return self._session
+
+
+async def send_once(request: Request, deadline_s: float) -> Response:
+    """Send a request on a connection of its own, and return the answer of any status.
+
+    A server may close a kept-alive connection just as it is used again.
+
+    Raises:
+        AnswerError: as for `SharedSession.get`, or the token cannot be sent.
+    """
+    if (problem := key_problem(request.token)) is not None:
+        raise AnswerError(FailureKind.UNAUTHORIZED, problem)
+    session, began = SharedSession(), time.monotonic()
+    session.join()
+    try:
+        response = await session.get(
+            request, deadline_s=deadline_s, clock=time.monotonic, cap_bytes=BODY_CAP_BYTES
+        )
+    finally:
+        await session.leave()
+    return replace(response, answer_ms=(time.monotonic() - began) * 1000)
 
 
 class HttpSource:
@@ -369,7 +397,8 @@ def _parsed_url(text: str, *, has_key: bool) -> URL:
 
 def _headers(request: Request) -> dict[str, str]:
     secret = {"Authorization": f"Bearer {request.token}"} if request.token else {}
-    return {**request.headers, **secret}
+    kind = {} if request.document is None else {"Content-Type": "application/json"}
+    return {**request.headers, **secret, **kind}
 
 
 async def _beginning(response: aiohttp.ClientResponse) -> bytes:

@@ -7,7 +7,6 @@ import ipaddress
 import json
 import re
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -25,12 +24,8 @@ from sparktop.model.targets import (
     server_path,
 )
 from sparktop.model.text import clean, host_port
-from sparktop.net.failure import HOW_TO_GIVE_A_KEY, look_up
+from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, look_up
 from sparktop.sources.source import LIVELINESS, is_litellm
-
-if TYPE_CHECKING:
-    import httpx  # at run time only when needed: its import costs as much as an empty screen
-
 
 _RESOLVE_TIMEOUT_S = 5.0
 """Seconds that resolving a host name may take; mDNS gives up after this time."""
@@ -210,14 +205,11 @@ async def discover(
     Only GET requests that change nothing are sent: to servers `/props`, `/metrics`, `/health/liveliness`
     (LiteLLM's `/health` would run completions) and `/v1/models`; to agents `/healthz` and `/v1/sample`.
     """
-    from sparktop.net.once import open_client  # late, see above
-
     by_label: dict[str, str] = {}
     for host in hosts:  # each host once: 127.0.0.1 and localhost are one
         by_label.setdefault(_label(host).lower(), host)
-    async with open_client(secure=False) as client:
-        searches = [_HostSearch(host, client, answer_timeout_s, ports) for host in by_label.values()]
-        results = await asyncio.gather(*(search.run() for search in searches))
+    searches = [_HostSearch(host, answer_timeout_s, ports) for host in by_label.values()]
+    results = await asyncio.gather(*(search.run() for search in searches))
     return Found(
         backends=tuple(backend for result in results for backend in result.backends),
         routers=tuple(router for result in results for router in result.routers),
@@ -237,13 +229,11 @@ class _HostSearch:
     def __init__(
         self,
         host: str,
-        client: httpx.AsyncClient,
         answer_timeout_s: float,
         ports: Ports,
     ) -> None:
         self._host = host
         self._label = _label(host)
-        self._client = client
         self._answer_timeout_s = answer_timeout_s
         self._ports = ports
 
@@ -372,16 +362,12 @@ class _HostSearch:
     async def _get(self, url: str) -> tuple[int, bytes]:
         """Request `url`; return (HTTP status, body).
 
-        The body is b"" if it cannot be read. The status is 0 if there is no answer.
+        The status is 0 if there is no answer that can be read.
         """
-        # Late: httpx is loaded only when a request is sent.
-        from sparktop.net.failure import AnswerError
-        from sparktop.net.once import UnreadReplyError, get
+        from sparktop.net.client import Request, send_once  # late, see above
 
         try:
-            reply = await get(self._client, url, where=self._label, deadline_s=self._answer_timeout_s)
-        except UnreadReplyError as error:
-            return error.status, b""
+            reply = await send_once(Request(url, self._label), self._answer_timeout_s)
         except AnswerError:
             return 0, b""
         return reply.status, reply.body

@@ -46,7 +46,7 @@ from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.ranks import RankAsker
 from sparktop.watch.state_files import follow_announced, keep_setups, keep_starts
 from sparktop.watch.through import Through
-from sparktop.watch.ways import RealWays, Ways, poll_once
+from sparktop.watch.ways import Ways, poll_once
 
 if TYPE_CHECKING:
     from sparktop.sources.source import Reading, Source
@@ -82,7 +82,7 @@ class Monitor:
         """Prepare to watch what `watch` defines and to deliver to `store`; polling begins with `start`."""
         self._watch = watch
         self._store = store
-        self._ways = ways or RealWays()
+        self._ways = ways or Ways()
         self._sleep = sleep
         self._interval_s = watch.interval_s
         self._sources: dict[SourceKey, Source] = {}

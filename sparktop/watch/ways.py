@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 
@@ -22,48 +22,8 @@ _NODE_MODULES = {
 """The module of a node's source, by `NodeTarget.via`."""
 
 
-class Ways(Protocol):
-    """Creates the sources of samples that the monitor polls; tests have their own implementation."""
-
-    def modules(self, watch: Watch) -> Sequence[str]:
-        """Return the names of the modules that the other methods import, to be loaded in a thread first."""
-        ...
-
-    def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
-        """Return a source for each backend of one poll group."""
-        ...
-
-    def node(self, target: NodeTarget) -> Source:
-        """Return the source of one node.
-
-        Where it has them, `show_processes` says whether its samples include the process table, and
-        `interval_s` which sampling interval in seconds it requests from the agent at the remote end.
-        """
-        ...
-
-    def routers(self, targets: Sequence[RouterTarget]) -> Sequence[Source]:
-        """Return a source for each router."""
-        ...
-
-    async def discover(self, hosts: Sequence[str]) -> Found:
-        """Search the usual ports of `hosts` for servers and agents."""
-        ...
-
-
-async def poll_once(
-    ways: Ways, targets: Sequence[BackendTarget], deadline_s: float
-) -> list[tuple[BackendTarget, Reading]]:
-    """Poll each server once, all at the same time, and return each with its answer or failure."""
-    sources = ways.backends(targets)
-    try:
-        readings = await asyncio.gather(*(source.poll(deadline_s) for source in sources))
-    finally:
-        await asyncio.gather(*(source.close() for source in sources), return_exceptions=True)
-    return list(zip(targets, readings, strict=True))
-
-
-class RealWays:
-    """The factories of sources that poll real servers and machines."""
+class Ways:
+    """Creates the sources of samples that the monitor polls; tests have their own."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         """Start without connections; servers and routers are timed by `clock`, in seconds."""
@@ -71,10 +31,7 @@ class RealWays:
         self._agents: SharedSession | None = None
 
     def modules(self, watch: Watch) -> Sequence[str]:
-        """Return the names of the modules that `watch` needs, and no others.
-
-        Loading httpx alone takes as long as drawing an empty screen.
-        """
+        """Return the names of the modules that `watch` needs, and no others."""
         names = ["sparktop.sources.engine_http"]
         names += sorted({_NODE_MODULES[node.via] for node in watch.nodes})
         if watch.routers:
@@ -82,7 +39,7 @@ class RealWays:
         if watch.prometheus:
             names.append("sparktop.watch.prometheus")
         if watch.discover:
-            names += ["sparktop.watch.discovery", "sparktop.net.once"]
+            names.append("sparktop.watch.discovery")
         return names
 
     def backends(self, targets: Sequence[BackendTarget]) -> Sequence[Source]:
@@ -94,7 +51,11 @@ class RealWays:
         return [EngineSource(target, session=session, clock=self._clock) for target in targets]
 
     def node(self, target: NodeTarget) -> Source:
-        """Return the source of a node: this machine itself, or another machine through its agent or ssh."""
+        """Return the source of a node: this machine itself, or another machine through its agent or ssh.
+
+        Where it has them, `show_processes` says whether its samples include the process table, and
+        `interval_s` which sampling interval in seconds it requests from the agent at the remote end.
+        """
         if target.via == "agent":
             from sparktop.net.client import SharedSession
             from sparktop.sources.agent import AgentSource
@@ -122,3 +83,15 @@ class RealWays:
         from sparktop.watch.discovery import discover
 
         return await discover(hosts)
+
+
+async def poll_once(
+    ways: Ways, targets: Sequence[BackendTarget], deadline_s: float
+) -> list[tuple[BackendTarget, Reading]]:
+    """Poll each server once, all at the same time, and return each with its answer or failure."""
+    sources = ways.backends(targets)
+    try:
+        readings = await asyncio.gather(*(source.poll(deadline_s) for source in sources))
+    finally:
+        await asyncio.gather(*(source.close() for source in sources), return_exceptions=True)
+    return list(zip(targets, readings, strict=True))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 import pytest
 
-from sparktop.doctor.network import Network, open_network, shown_address
+from sparktop.doctor.network import Network, shown_address
 from sparktop.model.failure import FailureKind
 from sparktop.net.client import Response
 from sparktop.net.failure import AnswerError
@@ -68,7 +68,6 @@ class FakeNetwork(Network):
 
 
 @pytest.fixture
-async def network() -> AsyncIterator[Network]:
-    """Yield the real network, with a deadline that a busy machine keeps."""
-    async with open_network(secure=False, get_timeout_s=100.0) as opened:
-        yield opened
+def network() -> Network:
+    """Return the real network, with a deadline that a busy machine keeps."""
+    return Network(get_timeout_s=100.0)

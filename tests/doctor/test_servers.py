@@ -13,7 +13,7 @@ from aiohttp import web
 
 from sparktop.doctor.check import Check, Status, to_text
 from sparktop.doctor.examination import read_listed, soften_failures
-from sparktop.doctor.network import Network, check_names, open_network
+from sparktop.doctor.network import Network, check_names
 from sparktop.doctor.servers import check_backend, check_prometheus, check_router
 from sparktop.engines.tables import RUNNING
 from sparktop.model.node import Workload, Workloads
@@ -89,9 +89,9 @@ async def test_what_fails_beside_good_answers(
 @pytest.mark.parametrize(
     ("raw", "words"),
     [
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "closed the connection without an answer"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not answer in proper HTTP"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\nshort", "broke off in the middle"),
-        (b"\x15\x03\x01\x00\x02\x02\x16", "does not answer in proper HTTP"),
+        (b"\x15\x03\x01\x00\x02\x02\x16", "speaks TLS"),
         (
             b"HTTP/1.1 302 Found\r\nLocation: http://evil/\r\nContent-Length: 0\r\n\r\n",
             "redirects to",
@@ -118,8 +118,7 @@ async def test_silence_is_one_clean_line(serve: Serve) -> None:
         await reader.read()
 
     server = await serve(silent)
-    async with open_network(secure=False, get_timeout_s=0.3) as network:
-        await fails_in_one_line(server.url, network, "no answer from")
+    await fails_in_one_line(server.url, Network(get_timeout_s=0.3), "no answer from")
 
 
 async def fails_in_one_line(url: str, network: Network, words: str) -> None:

@@ -28,7 +28,7 @@ from sparktop.commands.choice import apply_arguments
 from sparktop.commands.observation import observe
 from sparktop.commands.snapshot import render
 from sparktop.model.targets import Watch
-from sparktop.watch.ways import RealWays
+from sparktop.watch.ways import Ways
 from tests.virtual_loop import VirtualLoop
 
 FOLDER = Path(__file__).parent
@@ -265,7 +265,7 @@ def watch(name: str) -> Watched:
             watched = apply_arguments(Watch(), Namespace(targets=targets), {}, has_file=False)
             watched = replace(watched, nodes=())  # this machine is no part of the page
             watched = replace(watched, backends=tuple(replace(one, nodes=()) for one in watched.backends))
-            snapshot, _, _ = await observe(watched, page.seconds, ways=RealWays(clock=loop.time))
+            snapshot, _, _ = await observe(watched, page.seconds, ways=Ways(clock=loop.time))
             document = json.loads(render(snapshot, "json"))
             return Watched(
                 document, render(snapshot, "txt"), tuple(served[name].asked), urls[page.watched[0]]

@@ -21,7 +21,7 @@ from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.source import Source
 from sparktop.store import Reading, SourceKey, Store
 from sparktop.watch.monitor import Monitor
-from sparktop.watch.ways import RealWays
+from sparktop.watch.ways import Ways
 from tests.prometheus.prometheus_server import Prometheus
 
 LOAD_CLIENT = Path(__file__).parent.parent / "live" / "load_client.py"
@@ -85,7 +85,7 @@ class SteppedSource(EngineSource):
         return await super().poll(deadline_s)
 
 
-class SteppedWays(RealWays):
+class SteppedWays(Ways):
     """The monitor's usual ways, in step with Prometheus."""
 
     def __init__(self, behind_s: Mapping[str, float]) -> None:

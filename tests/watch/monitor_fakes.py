@@ -17,6 +17,7 @@ from sparktop.sources.source import Reading, Source
 from sparktop.store import Store
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import Monitor
+from sparktop.watch.ways import Ways
 
 
 class FakeSource:
@@ -32,7 +33,7 @@ class FakeSource:
         self._reading = reading
         self._then = identity
 
-    async def poll(self, deadline_s: float) -> Reading:  # noqa: ARG002 - the protocol's
+    async def poll(self, deadline_s: float) -> Reading:  # noqa: ARG002 - as of the class
         """Answer."""
         self.identity = self._then
         return self._reading()
@@ -45,14 +46,14 @@ class FakeSource:
 class StuckSource(FakeSource):
     """Never answers."""
 
-    async def poll(self, deadline_s: float) -> Reading:  # noqa: ARG002 - the protocol's
+    async def poll(self, deadline_s: float) -> Reading:  # noqa: ARG002 - as of the class
         """Wait until cancelled."""
         await asyncio.Event().wait()
         raise AssertionError
 
 
 @dataclass
-class FakeWays:
+class FakeWays(Ways):
     """Sources without I/O."""
 
     found: list[Found] = field(default_factory=list)
@@ -67,7 +68,7 @@ class FakeWays:
     node_reading: Callable[[], Reading] | None = None
     """What nodes answer, if not a sample without readings."""
 
-    def modules(self, watch: Watch) -> Sequence[str]:  # noqa: ARG002 - the protocol's
+    def modules(self, watch: Watch) -> Sequence[str]:  # noqa: ARG002 - as of the class
         """Return no module: these sources need none."""
         return ()
 
