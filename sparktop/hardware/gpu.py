@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -93,40 +93,9 @@ def has_library() -> bool:
     return True
 
 
-def _return_free_memory() -> None:
-    """Release memory that compiling pynvml has left free to the system: 12 MB, where the C library can."""
-    import ctypes  # late, as above
-
-    with suppress(AttributeError):  # only glibc has it
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-class NvmlModule(Protocol):
-    """The part of nvidia-ml-py's module `pynvml` that is used; a substitute module must behave like it.
-
-    The functions that read one field are not declared here but looked up by name, because older versions of
-    the module lack some of these functions.
-    """
-
-    NVMLError: type[Exception]
-
-    def nvmlInit(self) -> None:  # noqa: N802 - the library's name
-        """Open the library."""
-        ...
-
-    def nvmlShutdown(self) -> None:  # noqa: N802 - the library's name
-        """Close the library."""
-        ...
-
-    def nvmlDeviceGetCount(self) -> int:  # noqa: N802 - the library's name
-        """Return the number of GPUs."""
-        ...
-
-    def nvmlDeviceGetHandleByIndex(self, index: int, /) -> object:  # noqa: N802 - the library's name
-        """Return the handle of a GPU."""
-        ...
-
-
+NvmlModule: TypeAlias = Any
+"""nvidia-ml-py's module `pynvml`, or a substitute that behaves like it. Its functions are looked up by name,
+because older versions lack some."""
 _DRIVER_GONE = frozenset({NvmlReturn.UNINITIALIZED, NvmlReturn.DRIVER_NOT_LOADED})
 """Return codes that concern the driver itself and not only the GPU that was queried."""
 _LOST_WORDS: dict[int | None, str] = {
@@ -322,7 +291,6 @@ class Nvml:
             import pynvml
 
             self._module = pynvml
-            _return_free_memory()
         mismatch = getattr(self._module, "NVMLLibraryMismatchError", self._module.NVMLError)
         self._errors = (self._module.NVMLError, mismatch)
         return self._module

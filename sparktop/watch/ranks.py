@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksReading, RanksReply, RanksWord
@@ -28,15 +28,6 @@ AGAIN_S = 600.0
 """Seconds after which an engine that seems to be stuck is asked about again without a key press."""
 _UNREADY = frozenset({BackendState.CONNECTING, BackendState.LOADING})
 """States in which a communicator may be starting."""
-
-
-@runtime_checkable
-class AsksRanks(Protocol):
-    """A source of a node's samples that can ask NCCL there about the ranks of a job."""
-
-    async def ask_ranks(self, deadline_s: float) -> RanksReply | Failure:
-        """Return NCCL's answer within `deadline_s` seconds, or a `Failure`."""
-        ...
 
 
 class RankAsker:
@@ -73,7 +64,7 @@ class RankAsker:
         gpus = [len(sample.gpus) for sample in samples if sample is not None]
         if len(gpus) == len(view.nodes) and sum(gpus) == 1:  # all its machines are known
             return f"NCCL is not asked: {name} runs on one GPU and has no other ranks"
-        nodes = [node for node in view.nodes if self._source(node) is not None]
+        nodes = [node for node in view.nodes if self._asker(node) is not None]
         if not nodes:
             return f"NCCL is not asked: no machine of {name} is watched (see [[nodes]])"
         self._running.add(name)
@@ -108,22 +99,21 @@ class RankAsker:
 
     async def _query(self, name: str, node: str) -> bool:
         """Ask on one node and deliver its answer; return whether there is one."""
-        key, source = SourceKey.backend(name), self._source(node)
+        key, ask = SourceKey.backend(name), self._asker(node)
         clock = asyncio.get_running_loop().time
-        if source is None:
+        if ask is None:
             return False
         self._store.accept(key, RanksReading(clock(), node))
-        answer = await source.ask_ranks(DEADLINE_S)
+        answer = await ask(DEADLINE_S)
         if isinstance(answer, Failure):
             self._store.accept(key, RanksReading(clock(), node, problem=f"{node}: {answer.message}"))
             return False
         self._store.accept(key, RanksReading(clock(), node, answer.answer, warning=answer.warning))
         return True
 
-    def _source(self, node: str) -> AsksRanks | None:
-        """Return the source of a node if it can ask NCCL; None if it cannot, or the node is not watched."""
-        source: object = self._sources.get(SourceKey.node(node))
-        return source if isinstance(source, AsksRanks) else None
+    def _asker(self, node: str) -> Callable[[float], Awaitable[RanksReply | Failure]] | None:
+        """Return what asks NCCL on a node within some seconds; None if it cannot, or is not watched."""
+        return getattr(self._sources.get(SourceKey.node(node)), "ask_ranks", None)
 
 
 def why_not_ask(view: BackendView) -> str | None:

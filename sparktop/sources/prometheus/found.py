@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from sparktop.engines.lanes import REPLICA_LABELS
 from sparktop.engines.tables import RUNNING
-from sparktop.model.text import clean
+from sparktop.model.text import clean, free_name
 from sparktop.sources.prometheus.client import Labels, Series, any_of, selector
 from sparktop.typed import duration_s
 
@@ -236,18 +236,13 @@ def _server_names(labels_by_key: Mapping[Key, Labels]) -> dict[Key, str]:
         address = clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
         short_names[key] = f"{address}{_replica_suffix(key)}"
     counted = Counter(short_names.values())
-    taken_names: set[str] = set()
-    names: dict[Key, str] = {}
+    key_of_name: dict[str, Key] = {}
     for key in sorted(labels_by_key):
         name = short_names[key]
         if counted[name] > 1:
             name = clean(f"{key.job}/{key.address}{_replica_suffix(key)}", _LONGEST - 6)
-        number, unique = 2, name
-        while unique in taken_names:
-            unique, number = f"{name}-{number}", number + 1
-        taken_names.add(unique)
-        names[key] = unique
-    return names
+        key_of_name[free_name(name, key_of_name)] = key
+    return {key: name for name, key in key_of_name.items()}
 
 
 def _group_names(labels_by_key: Mapping[Key, Labels], group_by: Sequence[str]) -> dict[Key, str]:

@@ -25,7 +25,7 @@ from sparktop.model.node import (
     MemoryReading,
     NodeSample,
 )
-from sparktop.model.text import clean
+from sparktop.model.text import clean, free_name
 from sparktop.sources.prometheus.client import Labels, PrometheusClient, Series, any_of, selector
 from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, Key, key_of
 
@@ -369,19 +369,15 @@ def _name(exporters: Sequence[Exporter]) -> str:
 def _name_machines(groups: Iterable[Sequence[Exporter]]) -> tuple[ScrapedMachine, ...]:
     """Return the machines; where names repeat, with their cluster or a number."""
     ordered = sorted(groups, key=lambda group: (_name(group), group[0].place))
-    taken_names: set[str] = set()
-    result: list[ScrapedMachine] = []
+    machines: dict[str, ScrapedMachine] = {}
     for exporters in ordered:
         name, cluster = _name(exporters), exporters[0].cluster
-        plain = clean(f"{cluster}/{name}", _LONGEST) if name in taken_names and cluster else name
-        number, unique = 2, plain
-        while unique in taken_names:
-            unique, number = f"{plain}-{number}", number + 1
-        taken_names.add(unique)
+        plain = clean(f"{cluster}/{name}", _LONGEST) if name in machines and cluster else name
+        unique = free_name(plain, machines)
         hosts = {word for exporter in exporters for word in (exporter.host, exporter.node, exporter.address)}
         pods = frozenset(pod for exporter in exporters for pod in exporter.pods)
-        result.append(ScrapedMachine(unique, tuple(exporters), frozenset(hosts - {""}), pods))
-    return tuple(result)
+        machines[unique] = ScrapedMachine(unique, tuple(exporters), frozenset(hosts - {""}), pods)
+    return tuple(machines.values())
 
 
 MachinesOf = Callable[[FoundServer], tuple[str, ...]]
