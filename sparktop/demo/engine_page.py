@@ -12,10 +12,6 @@ from sparktop.simulation.engine import Engine, EngineEvent, EngineSequence
 
 VERSION = "0.32.0+simulated"
 """Version reported by a simulated server."""
-KV_TOKEN_BYTES = 73_728
-"""Bytes of KV cache per token of gpt-oss-120b: 36 layers x 8 heads x 64 x (key + value) of 2 bytes."""
-_ACTIVE_PARAMETERS = 5.1e9
-"""Weights of gpt-oss-120b that compute a token; each takes two operations."""
 _HYBRID_BLOCK = 256
 """Block size in tokens from which on the model is a hybrid one: only its page tells the cache's settings."""
 _HTTP_SHARE = 0.3
@@ -163,10 +159,6 @@ def _bytes_read_per_gpu(engine: Engine, _: EngineHistograms) -> float:
     return sum(steps * cost.read_bytes(rows) for rows, steps in engine.tally.work.items())
 
 
-def _rows_per_node(engine: Engine) -> float:
-    return engine.tally.rows / engine.profile.nodes
-
-
 def _prompt_tokens_by_source(engine: Engine, _: EngineHistograms) -> Mapping[str, float]:
     cached = engine.tally.prompt_tokens_cached
     computed = engine.tally.prompt_tokens - cached
@@ -197,19 +189,7 @@ def _waiting_by_reason(engine: Engine, _: EngineHistograms) -> Mapping[str, floa
 _Metric = tuple[str, str, str, Callable[[Engine, EngineHistograms], Value]]
 """(type, name without "vllm:", the label whose values a mapping has, function for the values)."""
 _METRICS: tuple[_Metric, ...] = (
-    (
-        "counter",
-        "estimated_flops_per_gpu",
-        "",
-        lambda engine, _: 2 * _ACTIVE_PARAMETERS * _rows_per_node(engine),
-    ),
     ("counter", "estimated_read_bytes_per_gpu", "", _bytes_read_per_gpu),
-    (
-        "counter",
-        "estimated_write_bytes_per_gpu",
-        "",
-        lambda engine, _: KV_TOKEN_BYTES * _rows_per_node(engine),
-    ),
     ("gauge", "num_requests_running", "", lambda engine, _: engine.gauges.running),
     ("gauge", "num_requests_waiting", "", lambda engine, _: engine.gauges.waiting),
     ("gauge", "num_requests_waiting_by_reason", "reason", _waiting_by_reason),

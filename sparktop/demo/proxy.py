@@ -92,14 +92,12 @@ class Proxy:
         app = web.Application(client_max_size=MOST_BODY_BYTES)
         app.cleanup_ctx.append(self._sessions)
         app.on_response_prepare.append(set_server_header)
-        for path in ("/v1/chat/completions", "/v1/completions", "/chat/completions", "/completions"):
+        for path in ("/v1/chat/completions", "/v1/completions"):
             app.router.add_post(path, self._send_with_retries)
-        for path in ("/v1/models", "/models"):
-            app.router.add_get(path, self._respond_models)
+        app.router.add_get("/v1/models", self._respond_models)
         app.router.add_get("/health/liveliness", _respond_liveliness)
         app.router.add_get("/health/readiness", _respond_readiness)
-        for path in ("/model/info", "/v1/model/info"):
-            app.router.add_get(path, self._respond_model_info)
+        app.router.add_get("/model/info", self._respond_model_info)
         app.router.add_get("/router/settings", self._respond_settings)
         app.router.add_get("/metrics/", self._respond_metrics)
         return app
@@ -144,9 +142,7 @@ class Proxy:
             return _error_response(
                 faults.status, "the backend failed (simulated)", self._routing_headers(attempt)
             )
-        path = request.path if request.path.startswith("/v1") else f"/v1{request.path}"
-        _, url = self._upstreams[attempt.backend]
-        url += path
+        url = self._upstreams[attempt.backend][1] + request.path
         assert self._session is not None  # noqa: S101 - the application runs
         try:
             kind = {"Content-Type": request.headers.get("Content-Type", "")}

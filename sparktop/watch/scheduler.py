@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -36,10 +35,6 @@ SPREAD_FROM = 64
 """From so many sources on, polls are spread over the interval: all answers at once would delay keys."""
 MOST_TOGETHER = 32
 """Larger groups whose balance is judged are spread, too."""
-_JITTER_SHARE = 0.2
-"""The largest share of an interval by which a retry is early, so that many viewers do not retry at the same
-time."""
-
 Deliver = Callable[[str, Reading, float | None], None]
 """A callback for the result of each poll, called on the event loop with the source's name, the sample or
 failure, and the poll's duration in ms."""
@@ -66,8 +61,8 @@ class _Slot(Struct):
     """Durations of the newest polls that succeeded."""
     timeouts: int = 0
     """Number of consecutive polls that took longer than they may."""
-    logged: set[tuple[str, int]] = field(default_factory=set)
-    """Type and line of the programming errors whose traceback was already logged."""
+    logged: set[type[Exception]] = field(default_factory=set)
+    """Types of the programming errors whose traceback was already logged."""
 
     def is_due(self, now: float, *, at_instant: bool) -> bool:
         """Return whether a poll of this source is due at `now`.
@@ -104,12 +99,11 @@ class PollGroup:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        jitter: Callable[[], float] = random.random,
         longest_s: float = LONGEST_POLL_S,
     ) -> None:
         """Prepare to poll `sources` and to pass each result to `deliver`; polling begins with `run`.
 
-        `jitter` returns numbers in [0, 1); a poll may take `longest_s` at most.
+        A poll may take `longest_s` at most.
 
         Raises:
             ValueError: `interval_s` is not above 0 or is infinite.
@@ -120,7 +114,6 @@ class PollGroup:
         self._deliver = deliver
         self._clock = clock
         self._sleep = sleep
-        self._jitter = jitter
         self._longest_s = longest_s
         self._interval_s = _check_interval(interval_s)
         self._start = 0.0
@@ -320,7 +313,7 @@ class PollGroup:
         """Update the failure count, the time limit and the retry time of a source after a poll of `took_s` s.
 
         After its first failure a source is polled at its next scheduled time, after further failures only two
-        intervals later (less a jitter). `reading` is None if the poll was cancelled.
+        intervals later. `reading` is None if the poll was cancelled.
         """
         if not isinstance(reading, Failure):
             slot.failures, slot.retry_at, slot.timeouts = 0, None, 0
@@ -330,15 +323,11 @@ class PollGroup:
         slot.failures += 1
         slot.timeouts = slot.timeouts + 1 if reading.kind is FailureKind.TIMEOUT else 0
         if slot.failures > 1:
-            slot.retry_at = self._clock() + self._interval_s * (2 - _JITTER_SHARE * self._jitter())
+            slot.retry_at = self._clock() + 2 * self._interval_s
 
     def _log_once(self, slot: _Slot, error: Exception) -> None:
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        fault = (type(error).__name__, trace.tb_lineno if trace else 0)
-        if fault not in slot.logged:
-            slot.logged.add(fault)
+        if type(error) not in slot.logged:
+            slot.logged.add(type(error))
             _log.error("polling %s (group %s) failed", slot.source.name, self.name, exc_info=error)
 
     async def close(self) -> None:

@@ -147,15 +147,6 @@ async def test_the_process_table_comes_to_those_who_ask_for_it(
     assert machine.show_processes
 
 
-async def test_a_scraper_gets_a_fresh_sample(sampler: Sampler, timers: Timers) -> None:
-    """`fresh_s` limits the age of the returned sample, whatever the interval."""
-    await samples(sampler, Ask(interval_s=60.0))
-    await timers.advance(1.5)
-    found = await sampler.ask(Ask(interval_s=60.0), fresh_s=1.0)
-    assert not isinstance(found, Failure)
-    assert found[-1].at == timers.now
-
-
 def test_query_and_line_say_the_same() -> None:
     """A query and a JSON line with the same parameters give the same request."""
     query = {"since": "5120.25", "processes": "1", "interval_s": "2", "later": "unknown"}

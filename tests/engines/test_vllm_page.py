@@ -349,12 +349,3 @@ def test_accepted_requests_of_the_responses_api_are_counted() -> None:
     )
     (lane,) = read_page(RUNNING % 0 + body, at=1.0).lanes
     assert (lane.counts["responses"], lane.counts["http_answers"]) == (3.0, 15.0)
-
-
-@pytest.mark.parametrize("value", ["-1", "NaN"])
-def test_an_invalid_count_is_unknown(value: str) -> None:
-    """A count that is negative, infinite or not a number is unknown."""
-    refused, answered = "vllm:admission_rejections_total", 'http_requests_total{method="POST",status="2xx"}'
-    bad = f"{refused} {value}\n{answered} {value}\n".encode()
-    (lane,) = read_page(RUNNING % 0 + bad, at=1.0).lanes
-    assert lane.counts == {}

@@ -72,19 +72,6 @@ def only(picture: GpuReadings) -> GpuReading:
     return gpu
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [refuse(NOT_SUPPORTED), memory(0), memory(MACHINE_BYTES, 100 * GIB), memory(int(MACHINE_BYTES * 0.91))],
-    ids=["not supported", "total 0", "the machine's total", "nearly the machine's total"],
-)
-@pytest.mark.parametrize("name", ["NVIDIA GB10", "NVIDIA Thor"])
-def test_memory_is_unified_in_each_of_its_disguises(answer: object, name: str) -> None:
-    """Memory is unified for each answer of drivers that means so, and is not reported as the GPU's own."""
-    picture = read(FakeDriver(gb10(nvmlDeviceGetMemoryInfo=answer, nvmlDeviceGetName=name)))
-    assert picture.unified is True
-    assert (only(picture).memory_total_bytes, only(picture).memory_used_bytes) == (None, None)
-
-
 def test_a_discrete_gpu_has_memory_of_its_own() -> None:
     """Total and used memory are the GPU's own, and its processes hold none of the machine's memory."""
     picture = read(FakeDriver(h200()))
@@ -249,22 +236,6 @@ def test_an_instance_that_is_taken_away_is_no_lost_gpu() -> None:
     assert [one.memory_total_bytes for one in gpu.mig_instances] == [10 * GIB, None]
     driver.gpus[0]["slices"] = (mig_slice((7, 0)),)
     assert len(split_gpu(reader, 6.0).mig_instances) == 1
-
-
-@pytest.mark.parametrize(
-    ("code", "note"),
-    [
-        (12, "no NVIDIA driver on this machine"),
-        (18, "the NVIDIA driver was updated: reload it or restart the machine"),
-        (999, "the NVIDIA driver does not answer: Unknown Error"),
-    ],
-)
-def test_no_driver_is_one_honest_line(code: int, note: str) -> None:
-    """A machine without a driver has a note that says so."""
-    driver = FakeDriver(h200())
-    driver.init_error = refuse(code)
-    picture = GpuReader(NOWHERE, driver).read(0.0)
-    assert (picture.gpus, picture.note, picture.unified) == ((), note, None)
 
 
 def test_a_lost_gpu_leaves_the_others_and_comes_back() -> None:

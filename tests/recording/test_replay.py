@@ -168,13 +168,6 @@ def test_a_moment_that_is_still_read_is_named_at_once(taped: Tape) -> None:
     replay.recording.close()
 
 
-def test_the_bar_has_the_load_up_to_the_end(taped: Tape, replay: Replay) -> None:
-    """After the last frame's head that of the pictures, so that the newest minute is no gap."""
-    last, load = replay.bar().load[-1]
-    assert (taped.live[-1].taken_at - last).total_seconds() < 2
-    assert load == replay.picture().generation_tps
-
-
 def test_a_step_back_while_a_moment_is_played_stays(taped: Tape, clock: Clock) -> None:
     """What was played half when the user stepped back is not shown afterwards."""
     recording = Recording([taped.path])
@@ -202,16 +195,6 @@ def test_played_at_the_end_it_begins_again(taped: Tape, replay: Replay, clock: C
     assert replay.is_playing
     assert (replay.picture().wall - taped.live[0].taken_at).total_seconds() < 2
     assert "▶" in replay.word()
-
-
-def test_any_speed_can_be_changed(replay: Replay) -> None:
-    """Also one between those that the keys choose; beyond the highest and the lowest nothing changes."""
-    replay.speed = 3
-    replay.faster(1)
-    assert replay.speed == 4
-    for _ in range(3):
-        replay.faster(-1)
-    assert replay.speed == 1
 
 
 def test_events_are_found(replay: Replay) -> None:

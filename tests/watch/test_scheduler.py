@@ -99,7 +99,6 @@ def group_of(
     *sources: ScriptedSource,
     interval_s: float = 1.0,
     deliver: Callable[[str, Reading, float | None], None] | None = None,
-    jitter: float = 0.0,
     longest_s: float = LONGEST_POLL_S,
 ) -> PollGroup:
     return PollGroup(
@@ -109,7 +108,6 @@ def group_of(
         deliver or Delivered(),
         clock=clock,
         sleep=clock.sleep,
-        jitter=lambda: jitter,
         longest_s=longest_s,
     )
 
