@@ -436,31 +436,27 @@ def _spell_value(text: bytes) -> bytes | None:
 
 MAX_WAITING_BYTES = 16 << 20
 """Bytes of samples that are kept in memory."""
-_LINK = 16
-"""Bytes before each piece in the file: offset of the metric's piece before (plus 1; 0: none), and length."""
 
 
 class MetricSamples(Struct):
-    """The samples of one metric: those in memory, and where its newest piece in the file begins."""
+    """The samples of one metric: those in memory, and where the earlier ones are in the file."""
 
     waiting: list[bytes] = field(default_factory=list)
-    piece: int = 0
-    """Offset of the newest piece plus 1; 0 while there is none."""
+    pieces: list[tuple[int, int]] = field(default_factory=list)
+    """(offset, length) of each piece, oldest first."""
 
 
 class SampleBuffer:
     """The samples of all metrics, collected in the order of time and read back metric by metric.
 
     OpenMetrics wants all samples of a metric in one place. Their text is gathered in memory up to
-    `MAX_WAITING_BYTES` and then moved to a temporary file as a chain of pieces per metric, so that memory
-    grows with the number of metrics and not with the length of a recording. All must be added before any are
-    read.
+    `MAX_WAITING_BYTES` and then moved to a temporary file, a piece for each metric, so that memory grows with
+    the number of metrics and not with the length of a recording. All must be added before any are read.
     """
 
     def __init__(self, file: IO[bytes]) -> None:
         """Collect in `file`, an empty temporary file."""
         self._file = file
-        self._length = 0
         self._waiting_bytes = 0
         self._metrics: list[MetricSamples] = []
 
@@ -479,25 +475,15 @@ class SampleBuffer:
 
     def _move_to_file(self) -> None:
         for metric in self._metrics:
-            if not metric.waiting:
-                continue
-            piece = b"".join(metric.waiting)
-            metric.waiting.clear()
-            self._file.write(metric.piece.to_bytes(8, "big") + len(piece).to_bytes(8, "big") + piece)
-            metric.piece = self._length + 1
-            self._length += _LINK + len(piece)
+            if metric.waiting:
+                metric.pieces.append((self._file.tell(), sum(map(len, metric.waiting))))
+                self._file.writelines(metric.waiting)
+                metric.waiting.clear()
         self._waiting_bytes = 0
 
     def text(self, metric: MetricSamples) -> Iterator[bytes]:
         """Yield the lines of a metric in pieces, in the order in which they were added."""
-        chain: list[tuple[int, int]] = []
-        link = metric.piece
-        while link:
-            self._file.seek(link - 1)
-            head = self._file.read(_LINK)
-            chain.append((link - 1 + _LINK, int.from_bytes(head[8:], "big")))
-            link = int.from_bytes(head[:8], "big")
-        for offset, length in reversed(chain):
+        for offset, length in metric.pieces:
             self._file.seek(offset)
             yield self._file.read(length)
         yield b"".join(metric.waiting)

@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 from math import floor
-from operator import add, attrgetter, mul
+from operator import add, mul
 from statistics import fmean, median_high
 from typing import TypeVar
 
@@ -165,12 +165,6 @@ LATE_S = 10.0
 """Seconds over which a server's state is judged, too."""
 _THROTTLED_SHARE = 0.8
 """A throttled clock is a limit below this share of the clock that the GPU has reached under load."""
-_FOREIGN_PERCENT = 50.0
-"""A GPU that is used at least this much while its server has nothing to do works for another program."""
-_FEWEST_FOREIGN = 3
-"""Least number of samples of such a GPU."""
-_AROUND_S = 2.1
-"""A server had nothing to do if all its polls up to this many seconds before and after say so."""
 LINK_SHARE = 0.4
 """Share of the time that the link between ranks is in use from which on it is the largest part of a step."""
 
@@ -217,33 +211,6 @@ def gpu_at_work(evidence: Evidence) -> float | None:
         return None
     used = gpu_percent(_within_window(replace(evidence, machines=machines, window_s=LATE_S)))
     return used if used is not None and used >= BUSY_GPU_PERCENT else None
-
-
-def foreign_gpu_percent(evidence: Evidence) -> float | None:
-    """Return the mean use in percent of the machine's GPU while the server had nothing to do.
-
-    It is the use by other programs. None if it is small, or not seen often enough to be sure.
-    """
-    if evidence.spans > 1 or len(evidence.machines) != 1:
-        return None
-    since = evidence.polls[-1].at - evidence.window_s
-    used = [
-        poll.gpu_percent
-        for poll in evidence.machines[0].polls
-        if poll.gpu_percent is not None and poll.at >= since and _was_empty(evidence.polls, poll.at)
-    ]
-    mean = fmean(used) if len(used) >= _FEWEST_FOREIGN else 0.0
-    return mean if mean >= _FOREIGN_PERCENT else None
-
-
-_read_counts = attrgetter("generated", "prompted", "finished")
-
-
-def _was_empty(polls: Sequence[Poll], at: float) -> bool:
-    """Return whether a server had no request and computed nothing at the time `at`, and shortly before."""
-    near = [poll for poll in polls if at - _AROUND_S <= poll.at <= at + _AROUND_S]
-    empty = all(poll.running == 0 and not poll.waiting for poll in near)
-    return len(near) > 1 and empty and _read_counts(near[0]) == _read_counts(near[-1])
 
 
 def power_limit(evidence: Evidence) -> Limit | None:
@@ -487,13 +454,7 @@ def _room_text(load: Load) -> str | None:
     more = floor((_FULL_PERCENT - load.kv_percent) / kv_percent_each)
     if more < 1:
         return "no room for more requests either"
-    return f"room for about {_two_digits(more):,} more of this length"
-
-
-def _two_digits(count: int) -> int:
-    """Round a count to two significant digits."""
-    digits = max(0, len(str(count)) - 2)
-    return round(count, -digits)
+    return f"room for about {more:,} more of this length"
 
 
 def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
@@ -552,6 +513,8 @@ IDLE_SHARE = 0.1
 _NEWEST_SHARE = 1 / 3
 """Newest part of the window in which the server must have been without a request too: what has changed since
 is no limit any more."""
+_FEWEST_UNSEEN = 3
+"""Fewest intervals between polls without a request in which prompts were computed all the same."""
 _HELD_BACK = 2.0
 """Requests inside a router from which on it holds them back: one may be on its way."""
 PROMPTS = 0.5
@@ -578,26 +541,16 @@ def client_limit(load: Load, evidence: Evidence) -> Limit | None:
     """Return the limit by a client that leaves the server without requests for part of the time.
 
     With a router in front, that may be the router, unless its own counts tell which. None if the server has
-    had requests throughout the newest part of the window, or if requests wait at it or fill its slots now. If
-    other programs use the GPU meanwhile, the reason says so.
+    had requests throughout the newest part of the window, or if requests wait at it or fill its slots now.
     """
     if load.idle < IDLE_SHARE or not _is_short_of_requests(evidence):
         return None
     if _computes_unseen(evidence):
         return _unseen_limit(evidence, load)
     percent = 100 * load.idle
-    foreign = foreign_gpu_percent(evidence)
+    reason = f"no request in {percent:.0f} % of the time{'' if load.queued else '; none waits'}"
     if load.running_most == 0:
         reason = f"no request for {load.span_s:.0f} s"
-    else:
-        waits = "" if load.queued or foreign is not None else "; none waits"
-        reason = f"no request in {percent:.0f} % of the time{waits}"
-    if foreign is not None:
-        users = evidence.neighbours
-        user = "other servers" if users else "another program"
-        if len(users) == 1:
-            user = users[0]
-        reason = f"{reason}, the GPU is {foreign:.0f} % busy with {user}"
     kind, suffix = _who_sends_too_little(evidence)
     return Limit(kind, f"{reason}{suffix}", None, percent, 100.0, "%")
 
@@ -615,7 +568,7 @@ def _computes_unseen(evidence: Evidence) -> bool:
         if (growth(pair[0].prompted, pair[1].prompted) or growth(pair[0].finished, pair[1].finished))
         and not growth(pair[0].generated, pair[1].generated)
     ]
-    return len(unseen) >= max(_FEWEST_FOREIGN, len(empty) / 2)
+    return len(unseen) >= max(_FEWEST_UNSEEN, len(empty) / 2)
 
 
 def _unseen_limit(evidence: Evidence, load: Load) -> Limit:
@@ -787,24 +740,12 @@ def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepFit, flat: float 
             f"reads {value:.0f} of {limit:.0f} GB/s{' on each machine' if evidence.spans > 1 else ''}"
         )
     if flat is not None:
-        # A smaller fixed part would not show that steps read: then the reads do.
-        parts.append(step + (_with_fewer_text(cost, batch, flat) if flat >= _FLAT else ""))
+        parts.append(step)
     if not parts:
         parts.append(f"{step}: far fewer than would keep the GPU computing")
     growth_known = flat if cost.batch_spread >= _WIDE_SPREAD else None
     hint = _free_slots_hint(evidence, load, growth_known)
     return Limit(LimitKind.BANDWIDTH, "; ".join(parts), hint, value, limit, unit)
-
-
-def _with_fewer_text(cost: StepFit, batch: float, flat: float) -> str:
-    """Return how long a step is with fewer requests than `batch`; its part `flat` does not grow with them.
-
-    Fewer means by a standard deviation: of batches that hardly occurred, the fit says nothing.
-    """
-    fewer = max(1.0, batch * (1 - cost.batch_spread))
-    shorter = round(100 * (1 - flat) * (1 - fewer / batch)) if fewer < batch else 0
-    share = f"{100 - shorter} % of that" if shorter > 0 else "as long"
-    return f", {share} with {fewer:.0f}"
 
 
 def _free_slots_hint(evidence: Evidence, load: Load, flat: float | None) -> str | None:

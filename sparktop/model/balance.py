@@ -317,11 +317,10 @@ class Balance(Struct, frozen=True):
     strategy: str | None = None
     """The routing strategy that the router reports, or else the configured one."""
     sample_skew_ms: float | None = None
-    """Milliseconds between the oldest and the newest sample of a round of polls of all backends; median of
-    the last rounds."""
+    """As `looks_apart_ms`, whose older name it is."""
     looks_apart_ms: float | None = None
-    """As `sample_skew_ms`, but by time slot and the upper quartile of the last 64: limits the rules for
-    convoys and periods."""
+    """Milliseconds between the oldest and the newest sample of all backends in a time slot; upper quartile of
+    the last 64 slots: limits the rules for convoys and periods."""
     looks_explain: float | None = None
     """Part of the loads' spread, 0 and up, that polling the backends at different times can cause; None
     where polls coincide."""

@@ -268,7 +268,7 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
     tests = tuple(test_sections(moment)) if on_page else ()
     met = {state for shares in moment.states.values() for state in shares}
     states = (f"{state}: {STATES[state].meaning}" for state in STATES if state in met)
-    words = (*_figure_sentences(moment), *_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()), *states)
+    words = (*_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()), *states)
     weightiest_event = pivot(moment)
     parts = [
         Section(paragraphs=(f"**{_summary_line(moment)}**",)),
@@ -547,20 +547,6 @@ def _machine_row(node: NodeView) -> tuple[str, ...]:
         cell.name(identity.driver),
         cell.data(memory),
     )
-
-
-def _figure_sentences(moment: Moment) -> Iterator[str]:
-    """Yield what each figure with a known value means; a rare one only if it was above 0."""
-    known_fields, fields_above_0 = set(), set()
-    for (kind, _, field), points in moment.series.items():
-        known_fields |= {(kind, field) for _, value in points if value is not None}
-        fields_above_0 |= {(kind, field) for _, value in points if value}
-    for figure in FIGURES:
-        if figure.help and (figure.of, figure.name) in (fields_above_0 if figure.rare else known_fields):
-            # Times have their own unit, s or ms, beside each value.
-            has_unit = figure.unit not in {"", "s"} and figure.unit not in figure.title.lower()
-            unit = f" ({figure.unit})" if has_unit else ""
-            yield f"{figure.title}{unit}: {figure.help}."
 
 
 # The verdicts in a report on a time span: when each held, and its evidence.

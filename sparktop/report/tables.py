@@ -12,17 +12,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop import __version__
-from sparktop.analysis.wall import DOWN, NODE_GRAVITY, Stated, Top, wall_of
+from sparktop.analysis.wall import DOWN, NODE_GRAVITY, WallGroup, wall_of, wall_of_fleet
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Finding
 from sparktop.model.figures import CounterFigure, Figure, How, Of, Where, figures
 from sparktop.model.figures import also_reported as also_reported_figures
-from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.ranks import RanksView
-from sparktop.model.router import FleetServer, FleetView, RouterView, Sum
-from sparktop.model.series import known_max
+from sparktop.model.router import FleetView, RouterView
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Snapshot
 from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, chosen_processes, process_lines
 from sparktop.panels.parts.figures import START_KINDS, slow_page
@@ -241,39 +240,6 @@ def backend_servers(backends: Sequence[BackendView], *, detailed: bool) -> Table
     )
 
 
-def backend_lanes(backends: Sequence[BackendView]) -> Table:
-    """Return a table with one row per data-parallel rank, for the backends with several ranks."""
-    return table(
-        "Data-parallel ranks",
-        [(view.name, lane) for view in backends if len(view.lanes) > 1 for lane in view.lanes],
-        name("backend", lambda row: row[0]),
-        name("rank", lambda row: row[1].lane),
-        figure("running", lambda row: cell.count(row[1].running)),
-        figure("waiting", lambda row: cell.count(row[1].waiting)),
-        figure("KV", lambda row: cell.percent(row[1].kv_cache_percent)),
-        figure("generated", lambda row: cell.count(row[1].generation_tokens)),
-    )
-
-
-def backend_counters(backends: Sequence[BackendView]) -> Table:
-    """Return a table of the counters since each server's start, one row per backend."""
-    return table(
-        "Since the servers' start",
-        backends,
-        _BACKEND,
-        figure("prompt tokens", lambda view: cell.count(view.prompt_tokens)),
-        figure("generated tokens", lambda view: cell.count(view.generation_tokens)),
-        figure("preemptions", lambda view: cell.count(view.preemptions)),
-        figure("restarts seen", lambda view: str(view.restarts)),
-        name(
-            "finished requests",
-            lambda view: ", ".join(
-                f"{reason} {cell.count(number)}" for reason, number in view.finished.items()
-            ),
-        ),
-    )
-
-
 def latencies(backends: Sequence[BackendView], *, detailed: bool) -> Table:
     """Return a table with one row per backend and latency, where at least one request was measured.
 
@@ -461,10 +427,12 @@ def routers(snapshot: Snapshot) -> Table:
 
 
 def notes(snapshot: Snapshot) -> Table:
-    """Return a table of what else there is to say of a server, a router or a Prometheus, one row each."""
+    """Return a table of what else there is to say of a server, machine, router or Prometheus."""
     said: list[tuple[str, str | None]] = []
     for view in snapshot.backends:
         said += [(view.name, slow_page(view)), (view.name, view.page_note)]
+    for node in snapshot.nodes:
+        said += [(node.name, text) for text in memory_notes(node.sample.memory)] if node.sample else []
     for router in snapshot.routers:
         said += [(router.name, text) for text in (*router.trouble_sentences, router.sample.note)]
         said += [(router.name, f"{backend}: {words}") for backend, words in router.stuck.items()]
@@ -475,6 +443,14 @@ def notes(snapshot: Snapshot) -> Table:
         name("about", lambda row: row[0]),
         name("note", lambda row: row[1], _LONG),
     )
+
+
+def memory_notes(memory: MemoryReading) -> Iterator[str]:
+    """Yield what part of a machine's memory is not there to use, and why."""
+    if memory.gpu_nodes_bytes:
+        yield f"left out: {cell.data(memory.gpu_nodes_bytes)} that the kernel counts too, memory of the GPUs"
+    if memory.handover_cause:
+        yield f"headroom: {memory.handover_cause} gives them back; RDMA registration can fail with ENOMEM"
 
 
 def troubles(snapshot: Snapshot) -> Table:
@@ -558,32 +534,9 @@ def fleets_table(views: Sequence[FleetView]) -> Table:
 
 
 def scraped_groups_table(views: Sequence[FleetView]) -> Table:
-    """Return a table of the groups of servers, those with the most waiting requests first."""
-    groups: dict[tuple[str, str], list[FleetServer]] = {}
-    for view in views:
-        servers = view.fleet.servers if view.fleet is not None else ()
-        for server in servers:
-            groups.setdefault((view.name, server.group), []).append(server)
-
-    def total(servers: Sequence[FleetServer], field: str) -> Sum:
-        return Sum.of_values(getattr(server, field) for server in servers)
-
-    def highest(servers: Sequence[FleetServer], field: str) -> float | None:
-        return known_max(getattr(server, field) for server in servers)
-
-    most_waiting = sorted(groups.items(), key=lambda item: -(total(item[1], "waiting").value or 0.0))
-    return table(
-        "Groups through Prometheus",
-        [(name, servers) for (_, name), servers in most_waiting[:MOST_GROUPS]],
-        name("group", lambda row: row[0]),
-        figure("servers", lambda row: str(len(row[1]))),
-        figure("down", lambda row: str(sum(server.down for server in row[1]))),
-        figure("gen tok/s", lambda row: cell.total(total(row[1], "generation_tps"), cell.rate)),
-        figure("run", lambda row: cell.total(total(row[1], "running"), cell.count)),
-        figure("wait", lambda row: cell.total(total(row[1], "waiting"), cell.count)),
-        figure("KV %", lambda row: cell.percent(highest(row[1], "kv_cache_percent"))),
-        figure("TTFT p95", lambda row: cell.duration(highest(row[1], "ttft_p95_s"))),
-    )
+    """Return a table of the groups of scraped servers, the worst of each Prometheus first."""
+    groups = [group for view in views if view.fleet for group in wall_of_fleet(view.fleet).groups]
+    return _table_of_groups("Groups through Prometheus", groups[:MOST_GROUPS])
 
 
 # Machines.
@@ -784,39 +737,13 @@ def processes(nodes: Sequence[NodeView], most: int) -> Table:
     )
 
 
-def rails(nodes: Sequence[NodeView]) -> Table:
-    """Return a table of the measured power rails, one row each."""
-    return table(
-        "Power rails",
-        _parts_of_nodes(nodes, lambda sample: sample.rails),
-        _node_column(),
-        name("rail", lambda row: row[1].name),
-        figure("power", lambda row: UNKNOWN if row[1].power_w is None else f"{cell.rate(row[1].power_w)} W"),
-        figure(
-            "energy", lambda row: UNKNOWN if row[1].energy_j is None else f"{row[1].energy_j / 3600:.1f} Wh"
-        ),
-    )
-
-
-def sensors(nodes: Sequence[NodeView]) -> Table:
-    """Return a table of the temperature sensors other than those of the GPUs, one row each."""
-    return table(
-        "Sensors",
-        _parts_of_nodes(nodes, lambda sample: sample.sensors),
-        _node_column(),
-        name("sensor", lambda row: row[1].name),
-        figure("temp.", lambda row: cell.with_unit(row[1].temperature_c, "°C")),
-        figure("critical", lambda row: cell.with_unit(row[1].critical_c, "°C")),
-    )
-
-
 # Reports of many servers: groups and lists of the worst come first, and details are of the worst only.
 
 
 MOST_ROWS = 40
 """Servers or machines up to which a report has the details of all of them."""
-_DETAILED, _LISTED = 20, 10
-"""Servers and machines with details in a report of more, and servers in a list of the worst."""
+_DETAILED = 20
+"""Servers and machines with details in a report of more."""
 
 
 def is_large(snapshot: Snapshot) -> bool:
@@ -854,9 +781,19 @@ def omission(snapshot: Snapshot, elsewhere: str = "--format json") -> str:
 def groups_table(snapshot: Snapshot) -> Table:
     """Return a table of the groups of a large snapshot, the worst first; without rows for any other."""
     wall = wall_of(snapshot) if is_large(snapshot) else None
-    groups = table(
-        "Groups",
-        wall.groups if wall else (),
+    groups = _table_of_groups("Groups", wall.groups if wall else ())
+    states = [node.state for node in wall.nodes] if wall else []
+    if not states:
+        return groups
+    down = f"{states.count(NODE_GRAVITY[0]):,}"
+    last = ("machines", f"{len(states):,}", down, *[UNKNOWN] * 6, _counted_states(states))
+    return replace(groups, rows=(*groups.rows, last))
+
+
+def _table_of_groups(title: str, groups: Sequence[WallGroup]) -> Table:
+    return table(
+        title,
+        groups,
         name("group", lambda group: group.name),
         figure("servers", lambda group: f"{len(group.servers):,}"),
         figure("down", lambda group: f"{sum(state in DOWN for state in group.states):,}"),
@@ -868,42 +805,11 @@ def groups_table(snapshot: Snapshot) -> Table:
         word("balance", lambda group: UNKNOWN if group.balance is None else group.balance.word.said),
         word("states", lambda group: _counted_states(group.states)),
     )
-    states = [node.state for node in wall.nodes] if wall else []
-    if not states:
-        return groups
-    down = f"{states.count(NODE_GRAVITY[0]):,}"
-    last = ("machines", f"{len(states):,}", down, *[UNKNOWN] * 6, _counted_states(states))
-    return replace(groups, rows=(*groups.rows, last))
 
 
 def _counted_states(states: Sequence[str]) -> str:
     """Return each of the sorted states with its number: "2 unreachable, 58 busy"."""
     return ", ".join(f"{count:,} {state}" for state, count in Counter(states).items())
-
-
-def worst_table(snapshot: Snapshot) -> Table:
-    """Return a table of the servers and machines with the worst figures, by list; as `groups_table`."""
-    rows: list[tuple[str, str, str, str]] = []
-    if is_large(snapshot):
-        wall = wall_of(snapshot)
-        forms = {Top.WAITING: cell.count, Top.KV: cell.percent, Top.TTFT: cell.duration}
-        for top, text_of in forms.items():
-            top_rows: Sequence[tuple[Stated, float]] = wall.tops.get(top, ())
-            rows += [
-                (top.value, listed.server.name, text_of(value), listed.server.group)
-                for listed, value in top_rows[:_LISTED]
-            ]
-        for node in wall.slow_nodes[:_LISTED]:
-            clock = UNKNOWN if node.sm_clock_mhz is None else f"{node.sm_clock_mhz:.0f} MHz"
-            rows.append((node.state, node.name, clock, "machines"))
-    return table(
-        "The worst",
-        rows,
-        word("list", lambda row: row[0]),
-        name("name", lambda row: row[1]),
-        figure("figure", lambda row: row[2]),
-        name("group", lambda row: row[3]),
-    )
 
 
 # The tables of a report on a snapshot, in the order of all formats.
@@ -918,7 +824,7 @@ def snapshot_tables(snapshot: Snapshot, *, detailed: bool = False) -> Iterator[t
 
     Of many servers and machines, those of the worst. With `detailed`, all that is known is in them.
     """
-    overview = (groups_table(snapshot), worst_table(snapshot))
+    overview = (groups_table(snapshot),)
     snapshot = keep_worst(snapshot)
     backends, nodes, fleets = snapshot.backends, snapshot.nodes, snapshot.fleets
     problems = (
@@ -933,10 +839,9 @@ def snapshot_tables(snapshot: Snapshot, *, detailed: bool = False) -> Iterator[t
     measured = (
         backend_load(backends),
         latencies(backends, detailed=detailed),
-        *((backend_work(backends), backend_lanes(backends)) if detailed else ()),
+        *((backend_work(backends),) if detailed else ()),
         also_reported(backends),
         backend_servers(backends, detailed=detailed),
-        *((backend_counters(backends),) if detailed else ()),
         routers(snapshot),
         fleets_table(fleets),
         scraped_groups_table(fleets),
@@ -946,7 +851,7 @@ def snapshot_tables(snapshot: Snapshot, *, detailed: bool = False) -> Iterator[t
         trends(nodes),
         gpus(nodes, detailed=detailed),
     )
-    further = (memory_parts(nodes), links(nodes), sensors(nodes), rails(nodes), processes(nodes, _PROCESSES))
+    further = (memory_parts(nodes), links(nodes), processes(nodes, _PROCESSES))
     reasoned = (limits(backends), reasons(snapshot), events(snapshot, _ALL_EVENTS if detailed else EVENTS))
     parts = ((overview, False), (problems, True), (measured, False), (further if detailed else (), False))
     for shown, as_list in (*parts, (reasoned, True)):

@@ -267,19 +267,9 @@ def _judge_counted(
     if not limit or not count:
         alerts.clear(alert_id, when)
     elif count >= limit or alerts.severity(alert_id):
-        answers = 0.0
-        if counter == "http_5xx":
-            answers, _ = track.growth("http_answers", _MINUTE_S) or (0.0, 0.0)
-        share = 100.0 * count / answers if answers else None
         requests = f"{count:,} request{'' if count == 1 else 's'}"
-        part = "" if share is None else f" ({share:.3g} % of all)"
-        values: dict[str, float | str | None] = {counter: count}
-        if share is not None:
-            values["share_percent"] = share
-        values |= {"limit_per_min": limit, "window_s": _MINUTE_S}
-        text = message.format(
-            count=f"{count:,}", requests=requests + part, last=f"in the last {_MINUTE_S:.0f} s"
-        )
+        values: Values = {counter: count, "limit_per_min": limit, "window_s": _MINUTE_S}
+        text = message.format(count=f"{count:,}", requests=requests, last=f"in the last {_MINUTE_S:.0f} s")
         alerts.hold(alert_id, Severity.WARNING, track.view.name, text, values, when)
 
 

@@ -158,7 +158,6 @@ class Member(Struct, frozen=True, eq=False):
     """The backend's name; for a lane the server's name, a slash and the lane's name."""
     log: LoadLog
     slots: int | None = None
-    prefix_hit_percent: float | None = None
     scrape: Scrape | None = None
     """The Prometheus that its samples come from, except during a closer look."""
     halted: str = ""
@@ -261,9 +260,7 @@ _HALTED = {BackendState.ASLEEP, BackendState.STUCK, BackendState.SUSPECT, Backen
 def _member(track: BackendTrack) -> Member:
     view = track.view
     halted = view.state.value if view.state in _HALTED and (view.running or view.waiting) else ""
-    return Member(
-        view.name, track.load, view.slots, view.prefix_cache_hit_percent, track.target.scrape, halted
-    )
+    return Member(view.name, track.load, view.slots, track.target.scrape, halted)
 
 
 def _lanes_group(track: BackendTrack, within: str | None) -> JudgedGroup:

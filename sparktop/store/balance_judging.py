@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
 from msgspec.structs import replace
@@ -27,16 +24,13 @@ from sparktop.analysis.balance.rules import (
     MANY_S,
     MEANT_S,
     PIECES,
+    RULES_OF,
     SKEW,
     STEADY,
-    WAYS_TO_SWING,
-    ahead_checks,
     are_unequal,
     is_steady,
     ratio_text,
     request_shares,
-    requests_checks,
-    starved_checks,
     weigh_requests,
 )
 from sparktop.graphics import numbers
@@ -47,16 +41,12 @@ from sparktop.model.router import RouterSample, stale_s
 from sparktop.store.balance_groups import BalanceWatch, JudgedGroup, Member
 from sparktop.store.load_log import Role, length_variation, median_life_s
 
-_SKEW_POLLS = 8
-"""Newest polls of which the skew is computed."""
 _LEAST_PART = 0.05
 """Least mean load that counts as a part: a canary may have less than a request on average."""
 _LANES_HINT = (
     "let a router choose the lane: vLLM with --data-parallel-external-lb; SGLang has --load-balance-method"
 )
 """What to try where lanes swing: the strategies of a router do not reach a server's choice of a lane."""
-_AFFINITY_PERCENT = 30.0
-"""From this percentage of prefix-cache hits on, an uneven load may be intended."""
 
 
 def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
@@ -112,12 +102,12 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     balance = replace(
         balance,
         length_variation=variation,
-        sample_skew_ms=sample_skew_ms(tracks),
+        sample_skew_ms=balance.looks_apart_ms,
         hint=balance.hint if group.lanes_of is None or balance.hint is None else _LANES_HINT,
         bypassed=load.bypassed,
         **facts,
     )
-    return _with_router(_unless_halted(_with_affinity(balance, group), group), counted)
+    return _unless_halted(balance, group)
 
 
 def unjudged_in_sweep(group: JudgedGroup) -> Balance:
@@ -263,30 +253,6 @@ def _errors(group: JudgedGroup, counted: RouterSample | None, since: float) -> d
     return result
 
 
-def sample_skew_ms(tracks: Sequence[LoadTrack]) -> float | None:
-    """Return the time in ms between the first and the last member's sample of the same scheduled poll.
-
-    This is the median of the last polls. Return None if fewer than two members have samples, or if the
-    samples are so far apart that it is unclear which belong to the same poll.
-    """
-    reported = [track.times_s for track in tracks if len(track.times_s) > 1]
-    if len(reported) < 2:  # noqa: PLR2004 - two samples are apart
-        return None
-    first_times = reported[0]
-    step_s = median(later - earlier for earlier, later in pairwise(first_times[-_SKEW_POLLS:]))
-    spreads: list[float] = []
-    for at in first_times[-_SKEW_POLLS:]:
-        nearest = [_nearest_time(times, at) for times in reported]
-        if max(nearest) - min(nearest) < step_s / 2:
-            spreads.append(max(nearest) - min(nearest))
-    return 1000 * median(spreads) if spreads else None
-
-
-def _nearest_time(times: Sequence[float], at: float) -> float:
-    index = bisect_left(times, at)
-    return min(times[max(0, index - 1) : index + 1], key=lambda time: abs(time - at))
-
-
 def _arrivals(
     members: Sequence[Member], balance: Balance, at: float, errors: Mapping[str, float]
 ) -> dict[str, float]:
@@ -300,39 +266,6 @@ def _arrivals(
     counts = {name: count for name, count in reported.items() if count is not None}
     is_whole = len(counts) == len(reported) and sum(errors.values()) <= sum(counts.values())
     return counts if is_whole else {}
-
-
-def _with_affinity(balance: Balance, group: JudgedGroup) -> Balance:
-    """Return `balance`, with a reason added if it is "uneven" and a member has many prefix-cache hits.
-
-    A router that sends equal prefixes to the same backend makes the load uneven on purpose.
-    """
-    hits = {
-        member.name: member.prefix_hit_percent for member in group.members if member.name in balance.backends
-    }
-    reported = {name: percent for name, percent in hits.items() if percent is not None}
-    if balance.word_now is not BalanceWord.UNEVEN or max(reported.values(), default=0.0) < _AFFINITY_PERCENT:
-        return balance
-    shares_text = " · ".join(f"{name} {percent:.0f} %" for name, percent in reported.items())
-    reason = f"prefix-cache hits: {shares_text}; a router that follows prefixes is uneven on purpose"
-    return replace(balance, reasons=(*balance.reasons, reason))
-
-
-def _with_router(balance: Balance, counted: RouterSample | None) -> Balance:
-    """Return `balance`, with a reason added if its verdict is bad and the router counted failures.
-
-    The router's failures, cooldowns and refusals are the reason.
-    """
-    if counted is None or not balance.word_now.bad:
-        return balance
-    parts = (
-        (sum((counted.failures or {}).values()), "failed answers"),
-        (counted.cooldowns or 0.0, "cooldowns"),
-        (counted.refusals or 0.0, "requests that it refused itself"),
-    )
-    text = " and ".join(f"{number:,.0f} {what}" for number, what in parts if number > 0)
-    reason = f"meanwhile the router counted {text}"
-    return replace(balance, reasons=(*balance.reasons, reason)) if text else balance
 
 
 def verdict_event(before: BalanceWord, balance: Balance, when: Instant, bad_s: float | None) -> Event | None:
@@ -381,11 +314,6 @@ def sweep_event(balance: Balance, when: Instant, ended_alert: Alert, held_s: flo
     return replace(event, duration_s=held_s, worst=ended_alert.worst)
 
 
-_RULES_OF = {
-    BalanceWord.OSCILLATING: WAYS_TO_SWING,
-    BalanceWord.STARVED: (starved_checks,),
-    BalanceWord.UNEVEN: (ahead_checks, requests_checks),
-}
 _UNITS = {"%": "_percent", "×": "_ratio", "s": "_s"}
 
 
@@ -395,7 +323,7 @@ def verdict_values(balance: Balance, word: BalanceWord) -> Values:
     These are the period and the lost throughput of a swing, the length of the time window, and the values and
     limits that the verdict's rule compares.
     """
-    rules = [rule(balance) for rule in _RULES_OF.get(word, ())]
+    rules = [rule(balance) for rule in RULES_OF.get(word, ())]
     deciding = next((rule for rule in rules if all(check.holds for check in rule)), ())
     values: dict[str, float | str | None] = {
         "period_s": balance.period_s,

@@ -14,7 +14,7 @@ from sparktop.model.engine import POSITION, EngineSample, LaneSample, PrefixCach
 from sparktop.model.figures import COUNTER_FIGURES, How
 from sparktop.model.router import FleetServer, FleetView, Sum, Totals
 from sparktop.model.series import known_mean
-from sparktop.model.snapshot import BackendView, Latency, NodeView, PrefixUse
+from sparktop.model.snapshot import BackendView, NodeView, PrefixUse
 from sparktop.model.targets import StateThresholds
 from sparktop.rates import (
     LATENCY_WINDOW_S,
@@ -35,8 +35,6 @@ _BETWEEN_SCRAPES = 0.75
 """Share of that least time that is enough for scraped servers: a closer look begins between two scrapes."""
 _NEARLY = 0.9
 """Share of that least time that is enough, because polls are rarely a full interval apart."""
-_EQUAL_COUNTS = 0.8
-"""Least ratio of two numbers of requests that are about equal."""
 SIMULATED = "+simulated"
 """Suffix of the versions of simulated servers."""
 PER_FINISHED_REQUEST = "per finished request"
@@ -79,7 +77,7 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
     percent = partial(_percent_of_growth, lanes, window, long_s)
     prompt, generated = prompt_counter(window), rate("generation_tokens")
     live_tps, live_s = _live_generation(lanes, window, generated, interval_s)
-    e2e, read = window.latency("e2e", long_s), rate("read_bytes_per_gpu")
+    read = rate("read_bytes_per_gpu")
     return replace(
         view,
         **sums,
@@ -109,35 +107,14 @@ def with_figures(view: BackendView, lanes: _Lanes, window: Window, interval_s: f
         counter_figures=_counter_figures(lanes, window, short_s, least_s, long_s),
         spec_accept_by_position=_by_position(lanes, window, long_s),
         estimated_read_gb_per_s=None if read is None else read / 1e9,
-        ttft=_bounded_by_e2e(window.latency("ttft", long_s), e2e),
+        ttft=window.latency("ttft", long_s),
         itl=window.latency("itl", long_s),
-        e2e=e2e,
+        e2e=window.latency("e2e", long_s),
         queue=window.latency("queue", long_s),
         tpot=window.latency("tpot", long_s),
         prefill=window.latency("prefill", long_s),
         decode=window.latency("decode", long_s),
     )
-
-
-def _bounded_by_e2e(ttft: Latency, e2e: Latency) -> Latency:
-    """Return `ttft` with each quantile's bucket cut off at the same quantile of `e2e`.
-
-    No request has its first token after its end. That holds for quantiles, too, if both latencies are of
-    about equally many requests.
-    """
-    if not ttft.count or not _EQUAL_COUNTS <= (e2e.count or 0.0) / ttft.count <= 1 / _EQUAL_COUNTS:
-        return ttft
-    bounded = {}
-    for name in ("p50", "p90", "p95", "p99"):
-        ttft_value, e2e_value = getattr(ttft, name), getattr(e2e, name)
-        if ttft_value is None or e2e_value is None or ttft_value.bucket_s is None or e2e_value.above:
-            continue
-        low_s, high_s = ttft_value.bucket_s
-        _, end_s = e2e_value.bucket_s or (0.0, e2e_value.seconds)
-        if low_s < end_s < high_s:
-            seconds = min(ttft_value.seconds, end_s)
-            bounded[name] = replace(ttft_value, seconds=seconds, bucket_s=(low_s, end_s))
-    return replace(ttft, **bounded)
 
 
 def prefix_use(sample: EngineSample, identified: PrefixCache | None) -> PrefixUse | None:

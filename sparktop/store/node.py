@@ -25,8 +25,7 @@ from sparktop.analysis.speed_state import (
     with_steps,
     worst_state,
 )
-from sparktop.graphics import numbers
-from sparktop.model.event import Event, Phase, Severity, Values
+from sparktop.model.event import Event, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.node import (
@@ -553,7 +552,7 @@ _NOT_LISTED = "the driver does not list it any more"
 
 
 class KnownGpus:
-    """Keeps the known GPUs of one machine, and remembers which lost GPUs have been announced."""
+    """Keeps the known GPUs of one machine, and remembers which lost GPUs have an alert."""
 
     def __init__(self) -> None:
         """Start without known GPUs."""
@@ -561,8 +560,8 @@ class KnownGpus:
         self._single: set[str] = set()
         """Keys of missing GPUs that were lost individually; they stay here even if all other GPUs go missing
         later."""
-        self._announced: dict[str, tuple[LostGpu, float]] = {}
-        """Lost GPUs for which an event has been added, with the monotonic time of the loss, by key."""
+        self._alerted: dict[str, LostGpu] = {}
+        """Lost GPUs that have an alert, by its id."""
         self._driver_gone_at: float | None = None
 
     def update(self, sample: NodeSample) -> tuple[LostGpu, ...]:
@@ -605,20 +604,25 @@ class KnownGpus:
         sample: NodeSample,
         lost: tuple[LostGpu, ...],
         when: Instant,
-    ) -> list[Event]:
-        """Raise, update or clear the alerts "gpu-lost" and "gpus-gone"; return events about single GPUs.
+    ) -> None:
+        """Raise, update or clear the alert "gpu-lost" of each single GPU, and "gpus-gone" where none answers.
 
-        "gpu-lost" is about GPUs lost individually, "gpus-gone" about a machine on which no GPU answers.
         `lost` is the result of `update` for the same sample, `when` the sample's time.
         """
-        single = [gpu for gpu in lost if _gpu_key(gpu.index, gpu.uuid) in self._single]
-        lost_id, gone_id = f"{key.label}:gpu-lost", f"{key.label}:gpus-gone"
+        single = {
+            f"{key.label}:gpu-lost/{gpu.index}": gpu
+            for gpu in lost
+            if _gpu_key(gpu.index, gpu.uuid) in self._single
+        }
         counts: Values = {"gpus": len(sample.gpus), "limit_gpus": len(self._known), "window_s": 0.0}
-        if single:
-            message = "; ".join(map(loss_text, single))
-            alerts.hold(lost_id, Severity.CRITICAL, key.name, message, counts, when, silent=True)
-        else:
-            alerts.clear(lost_id, when)
+        for alert_id, gpu in self._alerted.items():
+            if alert_id not in single:
+                is_back = _gpu_key(gpu.index, gpu.uuid) in self._known
+                alerts.clear(alert_id, when, f"{gpu.label} answers again" if is_back else None)
+        for alert_id, gpu in single.items():
+            alerts.hold(alert_id, Severity.CRITICAL, key.name, loss_text(gpu), counts, when)
+        self._alerted = single
+        gone_id = f"{key.label}:gpus-gone"
         if lost and not sample.gpus and not single:
             gone_s = when.at - (when.at if self._driver_gone_at is None else self._driver_gone_at)
             severity = Severity.CRITICAL if gone_s >= RESTART_S else Severity.WARNING
@@ -628,58 +632,11 @@ class KnownGpus:
             alerts.hold(gone_id, severity, key.name, message, values, when)
         else:
             alerts.clear(gone_id, when, "the GPUs answer again" if sample.gpus else None)
-        return self._announce(key, single, lost, counts, when)
-
-    def _announce(
-        self,
-        key: SourceKey,
-        single: list[LostGpu],
-        lost: tuple[LostGpu, ...],
-        counts: Values,
-        when: Instant,
-    ) -> list[Event]:
-        """Return an event for each GPU that was lost individually or came back since the previous sample.
-
-        `lost` are all missing GPUs, `single` those that were lost individually. `counts` has the numbers of
-        present and known GPUs, which the events carry.
-        """
-        missing = {_gpu_key(gpu.index, gpu.uuid) for gpu in lost}
-        back = {name: loss for name, loss in self._announced.items() if name not in missing}
-        events: list[Event] = []
-        for gpu, lost_s in (loss for name, loss in back.items() if name in self._known):
-            duration_s = max(0.0, when.at - lost_s)
-            message = f"{gpu.label} answers again after {numbers.age(duration_s)}"
-            event = _loss_event(key, gpu, message, counts, when)
-            events.append(
-                replace(
-                    event,
-                    severity=Severity.INFO,
-                    phase=Phase.END,
-                    duration_s=duration_s,
-                    worst=event.severity,
-                )
-            )
-        fresh = {_gpu_key(gpu.index, gpu.uuid): gpu for gpu in single}
-        events += [
-            _loss_event(key, gpu, loss_text(gpu), counts, when)
-            for name, gpu in fresh.items()
-            if name not in self._announced
-        ]
-        still_missing = {name: loss for name, loss in self._announced.items() if name in missing}
-        self._announced = {name: (gpu, when.at) for name, gpu in fresh.items()} | still_missing
-        return events
 
 
 def loss_text(gpu: LostGpu) -> str:
     """Return a sentence that names the lost GPU and the reason."""
     return f"{gpu.label} is lost: {gpu.reason or 'the driver gives no reason'}"
-
-
-def _loss_event(key: SourceKey, gpu: LostGpu, message: str, counts: Values, when: Instant) -> Event:
-    """Return the event that marks the beginning of the loss of `gpu`."""
-    about = f"{key.label}:gpu-lost/{gpu.index}"
-    severity = Severity.CRITICAL
-    return Event(when.wall, severity, key.name, message, counts, when.at, about, Phase.BEGIN)
 
 
 def _gpu_key(index: int, uuid: str | None) -> str:

@@ -125,7 +125,7 @@ class Gauge(Struct, frozen=True):
 def judge_node(
     alerts: ActiveAlerts, key: SourceKey, track: NodeTrack, thresholds: NodeThresholds, when: Instant
 ) -> list[Event]:
-    """Raise, update or clear every alert about a node after a sample; return events of GPUs and endings."""
+    """Raise, update or clear every alert about a node after a sample; return events of what ended."""
     sample = track.view.sample
     if sample is None:
         return []
@@ -139,8 +139,8 @@ def judge_node(
         elif gauge.value is None or sample.at - track.beyond_at.get(alert_id, -inf) >= gauge.quiet_s:
             alerts.clear(alert_id, when)
     _judge_speed(alerts, key, track, when, thresholds)
-    ended = track.endings.note(key, sample, track.view.engine_processes, when)
-    return [*track.known_gpus.judge(alerts, key, sample, track.view.gpus_lost, when), *ended]
+    track.known_gpus.judge(alerts, key, sample, track.view.gpus_lost, when)
+    return track.endings.note(key, sample, track.view.engine_processes, when)
 
 
 def _judge_speed(

@@ -250,7 +250,7 @@ class RouterTrack:
             deployments=group.deployments,
             running={name: loads.get(name) for name in group.backends},
             slow=self.slowness,
-            stuck={view.name: self._stuck_text(at, view, group) for view in behind if view.state in STUCK},
+            stuck={view.name: _stuck_text(view) for view in behind if view.state in STUCK},
             deployment_troubles=self.deployment_troubles(),
             poll_ms=self.poll_ms,
         )
@@ -272,20 +272,10 @@ class RouterTrack:
                 )
         return result
 
-    def _stuck_text(self, at: float, view: BackendView, group: Group) -> str:
-        """Return the standstill of a backend, and how the router goes on to use it, in words."""
-        progress = view.progress
-        words = view.state.value if progress is None else f"{progress.word.in_words} ({progress.fact})"
-        ids = [name for name, backend in (group.deployments or {}).items() if backend == view.name]
-        sent_count = sum((self.sample.sent or {}).get(name, 0.0) for name in ids)
-        grown = None if progress is None else self.failures_since(at - progress.seconds)
-        failures = grown.failures if grown is not None and grown.failures is not None else {}
-        failed_count = sum(failures.get(name, 0.0) for name in ids)
-        if sent_count:
-            return f"{words}; {sent_count:.0f} of the router's requests are there"
-        if failed_count:
-            return f"{words}; {failed_count:.0f} failed answers meanwhile"
-        return f"{words}; the router still lists it" if ids else words
+
+def _stuck_text(view: BackendView) -> str:
+    progress = view.progress
+    return view.state.value if progress is None else f"{progress.word.in_words} ({progress.fact})"
 
 
 def _requests_inside(sample: RouterSample) -> float | None:

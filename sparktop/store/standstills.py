@@ -37,7 +37,6 @@ from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
 from sparktop.model.series import drop_older, known_max
 from sparktop.model.snapshot import NODE_INTERVALS
-from sparktop.model.text import clean
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.node import NodeTrack
@@ -356,8 +355,6 @@ _SHOWN_S = 1800.0
 """Seconds after the last query for which its result is shown."""
 _WAITS_S = 60.0
 """Seconds after which a query without an answer counts as abandoned."""
-_MOST_PROPOSED = 8
-"""Most hosts that an event names."""
 _SAME_ROUND_S = 60.0
 """Queries less than this apart are announced as one event."""
 
@@ -370,8 +367,6 @@ class RankVerdicts:
         self._tracks = tracks
         self._readings: dict[str, deque[RanksReading]] = {}
         self._announced: dict[str, str] = {}
-        self._proposed: dict[str, str] = {}
-        """The hosts that were proposed to be watched, by backend."""
 
     def pass_on_apart(self) -> None:
         """Pass the ranks that lag or are missing to the tracks, before their progress is judged."""
@@ -381,7 +376,7 @@ class RankVerdicts:
     def add(self, key: SourceKey, reading: RanksReading, when: Instant) -> list[Event]:
         """Add a reading about a backend.
 
-        Return events: that NCCL is asked, that ranks are apart, and which of their machines are not watched.
+        Return events: that NCCL is asked, and that ranks are apart.
         """
         readings = self._readings.setdefault(key.name, deque(maxlen=_MOST_READINGS))
         before = readings[-1].at if readings else None
@@ -398,28 +393,7 @@ class RankVerdicts:
             message = f"{verdict.word.value}: {verdict.apart}"
             values = {"answers": float(verdict.answers), "window_s": verdict.span_s}
             events.append(Event(when.wall, Severity.WARNING, key.name, message, values, when.at, about))
-        missing = self._unwatched_hosts(key.name, reading)
-        if missing and self._proposed.get(key.name) != missing:
-            self._proposed[key.name] = missing
-            message = f"NCCL has ranks on {missing}, not watched: name each as a machine under [[nodes]]"
-            events.append(Event(when.wall, Severity.INFO, key.name, message, at_s=when.at))
         return events
-
-    def _unwatched_hosts(self, name: str, reading: RanksReading) -> str:
-        """Return the hosts that NCCL names and no watched machine has; "" if all may be watched already.
-
-        A machine whose addresses are not known, or of which only others are, is taken for one of them.
-        """
-        track = self._tracks.backends.get(name)
-        if track is None or reading.answer is None:
-            return ""
-        groups = reading.answer.communicators
-        hosts = {rank.host for group in groups for rank in group.ranks if rank.host}
-        hosts |= {rank.host for group in groups for rank in group.missing if rank.host}
-        watched = self._node_by_address()
-        if len(hosts) <= len(track.view.nodes):
-            return ""
-        return clean(", ".join(sorted(hosts - watched.keys())[:_MOST_PROPOSED]), 160)
 
     def still_since(self, name: str) -> float | None:
         """Return the time of a backend's last progress if it holds requests and makes none; else None."""
@@ -451,7 +425,7 @@ class RankVerdicts:
 
     def forget(self, name: str) -> None:
         """Forget all readings about a backend."""
-        for kept in (self._readings, self._announced, self._proposed):
+        for kept in (self._readings, self._announced):
             kept.pop(name, None)
 
     def _verdict(self, name: str) -> RanksVerdict:

@@ -18,6 +18,7 @@ from sparktop.doctor.machine import _check_memory
 from sparktop.hardware.gpu import GpuReader, GpuReadings, throttle_fields
 from sparktop.hardware.machine import Machine
 from sparktop.model.node import CpuReading, GpuReading, MemoryReading, NodeIdentity, NodeSample
+from sparktop.report.tables import memory_notes
 from tests.hardware.fake_driver import (
     FIELDS_AT_0,
     GIB,
@@ -315,6 +316,8 @@ def test_memory_of_coherent_gpus_is_counted_once(tmp_path: Path, gpus: int) -> N
     assert sample.memory.gpu_nodes_bytes == gpus * 96 * GIB
     assert sample.memory.unified is False
     assert [gpu.memory_total_bytes for gpu in sample.gpus] == [95 * GIB] * gpus
+    (note,) = memory_notes(sample.memory)
+    assert f"left out: {gpus * 96}.0 GiB" in note
 
 
 def test_an_expansion_card_is_the_machine_s_memory(tmp_path: Path) -> None:
@@ -362,5 +365,8 @@ def test_kexec_handover_is_named_as_the_cause(spark: Path) -> None:
     assert cause is not None
     assert cause.startswith("9.7 GiB")
     assert "kho=off" in cause
+    (note,) = memory_notes(sample.memory)
+    assert "kho=off" in note
+    assert "ENOMEM" in note
     check = _check_memory(sample, NodeIdentity())
     assert (check.status, "kho=off" in check.advice) == (Status.WARN, True)

@@ -104,7 +104,7 @@ def traced(name: str, until: float | None = None) -> Snapshot:
 @cache
 def herd(backends: int, group: str = "herd") -> Snapshot:
     """Return backends behind a router whose counts are 3 s old."""
-    scene = Scene("lag", 16 * backends, backends, "uniform", stale_s=3.0, seconds=130, seed=3)
+    scene = Scene(16 * backends, backends, "uniform", stale_s=3.0, seconds=130, seed=3)
     recorded = simulate(scene)
     found, views = group_of(recorded.tracks, recorded.e2e_s, 120.0, group=group, strategy="least-busy")
     return snapshot_of(found, views, 120.0)

@@ -2,10 +2,6 @@
 
 Steps cost 10 ms x rows ^ 0.5 for weights, 40 ms at most, and 0.1 ms a row; an idle engine wakes after 20 ms.
 
-The pool of KV blocks: nothing is lost, nothing is given twice, prefixes are found again.
-
-Several simulated engines in one virtual time, and closed loops of clients on them.
-
 The calibrated engines against the figures that they stand for.
 """
 
@@ -14,25 +10,18 @@ from __future__ import annotations
 from math import sqrt
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.model.load import (
     EndReason,
     FirstToken,
     Level,
-    LevelEnded,
-    LevelStarted,
     RequestEnded,
-    RequestStarted,
-    RunStarted,
     Tokens,
     concurrency_point,
 )
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, GX10_VANILLA, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import (
-    BlockPool,
     Engine,
     EngineEvent,
     EngineProfile,
@@ -157,137 +146,6 @@ def test_a_cancelled_request_ends_at_once_and_frees_its_blocks() -> None:
     )
     assert end_of(events, "b").generated_tokens == 5
     assert engine.kv_usage == 0.0
-
-
-def test_what_can_never_run_is_refused() -> None:
-    """Requests too long for context or cache, empty, repeated or in the past raise ValueError."""
-    engine = Engine(replace(PROFILE, kv_blocks=10))
-    for bad in (ask("a", 41, 1), ask("a", 0, 1), ask("a", 1, 0), ask("a", 1000, 1)):
-        with pytest.raises(ValueError, match="token"):
-            engine.submit(bad, 0.0)
-    engine.submit(ask("a"), 5.0)
-    with pytest.raises(ValueError, match="already there"):
-        engine.submit(ask("a"), 5.0)
-    engine.advance(7.0)
-    with pytest.raises(ValueError, match="have passed"):
-        engine.submit(ask("b"), 6.0)
-    with pytest.raises(ValueError, match="have passed"):
-        engine.cancel("a", 6.0)
-
-
-def test_a_released_prefix_is_found_and_shared() -> None:
-    """Two requests that hold the same kept blocks hold them once."""
-    pool = BlockPool(8)
-    pool.allocate(3)
-    assert [pool.cache(block) for block in (1, 2, 3)] == [True, True, True]
-    pool.release(0, [1, 2, 3])
-    assert (pool.available, pool.held) == (8, 0)
-    assert pool.match([1, 2, 9]) == 2
-    pool.hold([1, 2])
-    pool.hold([1, 2])
-    assert (pool.available, pool.held) == (6, 2)
-    pool.release(0, [1, 2])
-    assert pool.held == 2
-    pool.release(0, [1, 2])
-    assert (pool.available, pool.held) == (8, 0)
-
-
-@given(
-    script=st.lists(
-        st.tuples(st.integers(0, 6), st.lists(st.integers(0, 9), unique=True, max_size=4)), max_size=40
-    )
-)
-def test_blocks_are_conserved(script: list[tuple[int, list[int]]]) -> None:
-    """Whatever requests hold, name and give up, what is available and held is what there is."""
-    pool = BlockPool(12)
-    holders: list[tuple[int, list[int]]] = []
-    for anonymous, hashes in script:
-        found = hashes[: pool.match(hashes)]
-        if anonymous + pool.kept_among(found) > pool.available:
-            if holders:
-                pool.release(*holders.pop(0))
-            continue
-        pool.hold(found)
-        pool.allocate(anonymous)
-        fresh = [block for block in hashes[len(found) :][:anonymous] if pool.cache(block)]
-        holders.append((anonymous - len(fresh), found + fresh))
-        distinct = {block for _, named in holders for block in named}
-        assert pool.held == sum(own for own, _ in holders) + len(distinct)
-        assert 0 <= pool.available <= pool.capacity
-    for own, named in holders:
-        pool.release(own, named)
-    assert pool.held == 0
-
-
-class Alternating:
-    """A router that takes the engines in turn."""
-
-    def __init__(self, time: VirtualTime) -> None:
-        self._time = time
-        self._next = 0
-        self._where: dict[str, int] = {}
-
-    def send(self, request: SimulatedRequest) -> None:
-        """Submit the request to the next engine."""
-        self._where[request.request_id] = self._next
-        self._time.submit(self._next, request)
-        self._next = (self._next + 1) % len(self._time.engines)
-
-    def abort(self, request_id: str) -> None:
-        """Cancel the request on the engine that has it."""
-        self._time.cancel(self._where[request_id], request_id)
-
-
-def test_events_of_all_engines_come_in_one_order() -> None:
-    """Events of two engines with work at different times arrive in order of time, each with its engine."""
-    time = VirtualTime([Engine(PROFILE), Engine(PROFILE)])
-    heard: list[tuple[int, EngineEvent]] = []
-    time.listeners.append(lambda engine, event: heard.append((engine, event)))
-    time.call_at(0.30, lambda: time.submit(0, SimulatedRequest("late", 8, 3)))
-    time.call_at(0.00, lambda: time.submit(1, SimulatedRequest("early", 8, 60)))
-    time.run()
-    assert [event.at for _, event in heard] == sorted(event.at for _, event in heard)
-    assert {(engine, event.request_id) for engine, event in heard} == {(0, "late"), (1, "early")}
-    assert len(heard) == 3 + 1 + 60 + 1
-
-
-def test_a_burst_runs_again_when_all_have_ended() -> None:
-    """Two runs of three: six starts and ends, each run after its mark, a pause between them."""
-    time = VirtualTime([Engine(PROFILE)])
-    level = Level("x", concurrency_point(3), 8, 4)
-    loop = ClosedLoop(time, DirectDestination(time), level, runs=2, pause_s=0.5)
-    loop.start()
-    time.run()
-    assert loop.done
-    marks = [event for event in loop.events if not hasattr(event, "request_id")]
-    assert [type(mark) for mark in marks] == [LevelStarted, RunStarted, RunStarted, LevelEnded]
-    ends = [event.at for event in loop.events if isinstance(event, RequestEnded)]
-    assert marks[2].at == pytest.approx(ends[2] + 0.5)
-    starts = [event for event in loop.events if isinstance(event, RequestStarted)]
-    assert [start.run for start in starts] == [0, 0, 0, 1, 1, 1]
-    assert len({start.at for start in starts}) == 2
-    assert sum(isinstance(event, RequestEnded) for event in loop.events) == 6
-
-
-def test_a_steady_level_keeps_its_requests_in_flight() -> None:
-    """Once all clients have begun, their requests stay in flight until time is up; the rest is aborted."""
-    time = VirtualTime([Engine(PROFILE), Engine(PROFILE)])
-    level = Level("x", concurrency_point(6), 8, 20)
-    loop = ClosedLoop(time, Alternating(time), level, steady_s=4.0, stagger_s=1.0)
-    loop.start()
-    time.run(3.0)
-    starts = sum(isinstance(event, RequestStarted) for event in loop.events)
-    ends = [event for event in loop.events if isinstance(event, RequestEnded)]
-    assert starts - len(ends) == 6
-    assert all(end.reason is EndReason.LENGTH for end in ends)
-    time.run()
-    aborted = [
-        event for event in loop.events if isinstance(event, RequestEnded) and event.reason is EndReason.ABORT
-    ]
-    assert len(aborted) == 6
-    assert {end.at for end in aborted} == {4.0}
-    assert loop.done
-    assert all(engine.running == 0 for engine in time.engines)
 
 
 def burst(

@@ -388,7 +388,7 @@ def test_a_new_xid_is_an_event_with_advice(spark: World) -> None:
 
 
 def test_a_reboot_says_when_and_how_the_machine_was_last_seen(spark: World) -> None:
-    """Nearly all memory was used; a second event follows with what the machine has read about it."""
+    """A second event follows with what the machine has read about it."""
     spark.store.identify(SPARK_2, NodeIdentity(boot_id="one"))
     see(spark, sample(1000, SERVER, CORE))
     spark.at = 1230

@@ -11,7 +11,6 @@ router preserves (an even split with all requests present, a one-sided split wit
 from __future__ import annotations
 
 import math
-import sys
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise, repeat
@@ -46,7 +45,7 @@ from sparktop.analysis.balance.spread import (
     starved_shares,
 )
 from sparktop.analysis.balance.step_time import FLAT, group_pace, slots_of, variance_factor
-from sparktop.analysis.balance.swings import SCORE_LIMIT, find_convoys, find_herds, find_swing, swing_score
+from sparktop.analysis.balance.swings import find_convoys, find_herds, find_swing, swing_score
 from sparktop.model.balance import SLOW_S, Balance, BalanceWord, GroupPace, Swing
 from sparktop.model.router import stale_s
 from sparktop.model.series import LATE, known_mean
@@ -368,7 +367,7 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         word=words[0],
         word_now=words[0],
         also=tuple(words[1:]),
-        confidence=_confidence(grid, measured, met, words[0]),
+        confidence=_confidence(grid, measured, words[0]),
         period_s=_period_of_swing(measured, met, turned_s) if words[0] is BalanceWord.OSCILLATING else None,
     )
     return _with_reasons(result, load, grid, met, why)
@@ -656,49 +655,21 @@ def _period_of_swing(measured: Balance, met: frozenset[str], turned_s: float | N
     return turned_s
 
 
-def _confidence(grid: LoadGrid, measured: Balance, met: frozenset[str], word: BalanceWord) -> float | None:
+def _confidence(grid: LoadGrid, measured: Balance, word: BalanceWord) -> float | None:
     """Return the confidence in the verdict `word`, 0 to 1; None for "unknown".
 
-    A bad verdict has 0.5 where the deciding value is just at its limit, and 0.75 where it is twice the
-    limit. A good verdict has 1 where all values are far from the limits of bad verdicts, and 0.5 where one
-    is at its limit. Missing samples and a short time window lower the confidence in proportion.
+    A bad verdict has 0.5 where the deciding value is just at its limit, and 0.75 where it is twice the limit.
+    Missing samples and a short time window lower the confidence in proportion.
     """
     if word is BalanceWord.UNKNOWN:
         return None
     complete = min(grid.present) * min(1.0, grid.span_s / measured.needed_s)
-    if word is BalanceWord.IDLE:
-        return complete
-    swing, convoys, arrivals, z = (
-        measured.swing,
-        measured.convoys,
-        measured.arrivals,
-        measured.dispersion_z or 0.0,
-    )
-    changes = (measured.lead_changes or 0) / rules.least_lead_changes(failing=measured.failing)
-    long = min(changes, z / rules.SWING_Z)
-    if "turns" in met:
-        least, _ = rules.least_turning_spread(convoys, failing=measured.failing)
-        long = max(long, (measured.turning_spread or 0.0) / least)
-    if "convoys" in met and convoys is not None and convoys.chance is not None:
-        # Chances multiply, so their logarithms are compared.
-        chance = max(convoys.chance, sys.float_info.min)
-        long = max(long, math.log(chance) / math.log(rules.CONVOY_CHANCE))
-    if "herds" in met and arrivals is not None:
-        long = max(long, arrivals.spread / rules.least_herd_spread(convoys))
-    short = 0.0
-    if swing is not None and swing.score is not None:
-        short = 1 + swing.score / SCORE_LIMIT
-    starved, lost = measured.starved_any_percent or 0.0, measured.lost_estimate_percent or 0.0
-    hunger = min(starved / 100 / rules.STARVED_SHARE, lost / 100 / rules.STARVED_LOSS)
-    tilt = min((measured.skew or 0.0) / rules.SKEW, (measured.steadiness or 0.0) / rules.STEADY)
-    beyond = {
-        BalanceWord.OSCILLATING: max(long, short),
-        BalanceWord.STARVED: hunger,
-        BalanceWord.UNEVEN: tilt,
-    }
-    if word in beyond:
-        return complete * (1 - 0.5 / max(1.0, beyond[word]))
-    return complete * (1 - 0.5 * min(1.0, max(0.0, *beyond.values())))
+    beyond = [
+        min(check.beyond for check in checks)
+        for checks in (rule(measured) for rule in rules.RULES_OF.get(word, ()))
+        if all(check.holds for check in checks)
+    ]
+    return complete * (1 - 0.5 / max(1.0, *beyond)) if beyond else complete
 
 
 def _mean_without_gaps(column: Sequence[float]) -> float:

@@ -523,6 +523,12 @@ class RuleCheck(Struct, frozen=True):
         return None if self.value is None else self.value >= self.limit
 
     @property
+    def beyond(self) -> float:
+        """The figure as a multiple of its limit; beyond a limit of 0 its excess plus 1."""
+        value = self.value or 0.0
+        return value / self.limit if self.limit > 0 else 1 + value - self.limit
+
+    @property
     def unsure(self) -> str:
         """The interval of a figure whose error reaches across its limit: "may be −11 to 47 %"; else ""."""
         if self.value is None or self.error is None or abs(self.value - self.limit) > self.error:
@@ -904,5 +910,11 @@ WAYS_TO_SWING: tuple[Callable[[Balance], tuple[RuleCheck, ...]], ...] = (
     herds_checks,
 )
 """A group oscillates if any one of these rules holds."""
+RULES_OF = {
+    BalanceWord.OSCILLATING: WAYS_TO_SWING,
+    BalanceWord.STARVED: (starved_checks,),
+    BalanceWord.UNEVEN: (ahead_checks, requests_checks),
+}
+"""The rules behind each bad verdict: it applies if any one of them holds."""
 RULES = (enough_checks, *WAYS_TO_SWING, starved_checks, ahead_checks, requests_checks)
 """All rules, in the order in which they are shown."""

@@ -9,18 +9,14 @@ import math
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from statistics import median
 
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack
 from sparktop.analysis.balance.rules import SHORTEST_S, SKEW, STEADY, are_herds
-from sparktop.analysis.balance.step_time import FEWEST_PAIRS, steady_pairs
 from sparktop.model.balance import Balance, BalanceWord, short_seconds
 
 _PAIR = 2
 _WORTH_SAYING_PERCENT = 3.0
 """Smaller percentages are not mentioned."""
-_UNLIKE = 2.0
-"""Ratio of tokens per second and request from which on backends with alike loads are unlike."""
 _RANDOM_Z = (0.3, 3.0)
 """Spread up to which loads are even, and from which on they are wider than chance."""
 _BLIND = frozenset({"simple-shuffle", "round-robin"})
@@ -102,7 +98,7 @@ def reasons(
         mean_text = f"{_count_text(result.mean_total)} requests on average"
         sentences.append(f"{mean_text} at {len(result.backends)} backends")
     elif word is BalanceWord.BALANCED:
-        sentences += [*([] if load.prefills else _unlike_rates_sentence(grid)), _balanced_sentence(result)]
+        sentences.append(_balanced_sentence(result))
     holding = (word, *result.also)
     if BalanceWord.OSCILLATING in holding:
         sentences.append(
@@ -192,20 +188,6 @@ def _unequal_speed_sentence(result: Balance) -> list[str]:
     return [f"{sentence}; what is lost against the best split is not known"]
 
 
-def _unlike_rates_sentence(grid: LoadGrid) -> list[str]:
-    """Return a list with the sentence that requests get few tokens at one backend; else an empty list."""
-    rates: dict[str, float] = {}
-    for track in grid.tracks:
-        pairs = steady_pairs(track, track.times_s[-1] - grid.span_s, len(grid.tracks))
-        if len(pairs) < FEWEST_PAIRS:
-            return []
-        rates[track.name] = 1 / median(step_s for _, step_s in pairs)
-    slow, fast = min(rates, key=rates.__getitem__), max(rates, key=rates.__getitem__)
-    if rates[fast] < _UNLIKE * rates[slow]:
-        return []
-    return [f"a request gets {rates[slow]:.1f} tok/s at {slow}, {rates[fast]:.1f} at {fast}"]
-
-
 def _free_slot_sentence(percent: float | None, window_s: float) -> list[str]:
     if percent is None or percent < _WORTH_SAYING_PERCENT:
         return []
@@ -276,13 +258,10 @@ def _there_and_back(result: Balance) -> str:
 
 def convoys_sentence(result: Balance) -> str:
     """Return the sentence that convoys (requests that start and end together) come and go in turns."""
-    convoys = result.convoys
-    said = "requests that start together end together"
-    if convoys is None:
-        return said
+    times = "" if result.convoys is None else f" {result.convoys.part_times} times"
+    span = _span_text(result.window_s)
     return (
-        f"{said}: {convoys.part_times} times in {_span_text(result.window_s)}, when half of them had ended, "
-        f"most of the rest were on one backend; {convoys.full_times} times all were split evenly"
+        f"requests that start together end together:{times} in {span} most of the rest were on one backend"
         f"{_there_and_back(result)}"
     )
 
@@ -290,15 +269,8 @@ def convoys_sentence(result: Balance) -> str:
 def herds_sentence(result: Balance) -> str:
     """Return the sentence that requests of one moment are sent to the same backend."""
     arrivals = result.arrivals
-    if arrivals is None:
-        return "requests that arrive together go to one backend"
-    return (
-        "requests that arrive together go to one backend: "
-        f"in {arrivals.herds} of {arrivals.pieces} intervals of {short_seconds(arrivals.piece_s)} "
-        "one backend got far more than its share; "
-        f"{_times_text(arrivals.spread)} as uneven as random routing ({arrivals.requests} requests)"
-        f"{_there_and_back(result)}"
-    )
+    uneven = "" if arrivals is None else f": {_times_text(arrivals.spread)} as uneven as random routing"
+    return f"requests that arrive together go to one backend{uneven}{_there_and_back(result)}"
 
 
 def _period_in_lifetimes(result: Balance, load: GroupLoad) -> str:

@@ -29,19 +29,17 @@ _MEMORY_S = 310.0
 class Scene:
     """Parameters of a simulation."""
 
-    policy: str = "shuffle"
-    """shuffle, round-robin, least-busy, lag (least-busy on counts `stale_s` old) or poll (on counts that are
-    read every `stale_s`)."""
     clients: int = 32
     servers: int = 2
     lengths: str = "fixed"
-    """fixed, uniform (half to one and a half of the mean) or log-normal."""
+    """fixed or uniform (half to one and a half of the mean)."""
     life_s: float = 10.0
     """Of a mean request at the mean batch."""
     hz: float = 4.0
     seconds: float = 600.0
     seed: int = 0
     stale_s: float = 1.0
+    """Age of the counts by which the router chooses the least busy server."""
     ratio: float = 15.0
     """Batch at which a step takes twice what it takes empty."""
 
@@ -76,45 +74,21 @@ class Recording:
     """Median life of a request."""
 
 
-class _Router:
-    def __init__(self, scene: Scene, dice: random.Random) -> None:
-        self.scene, self.dice, self.turn = scene, dice, 0
-        self.known = [0] * scene.servers
-        self.past: deque[tuple[float, tuple[int, ...]]] = deque([(0.0, tuple(self.known))])
-
-    def choose(self, now: float, loads: Sequence[int]) -> int:
-        policy, count = self.scene.policy, self.scene.servers
-        if policy == "shuffle":
-            return self.dice.randrange(count)
-        if policy == "round-robin":
-            self.turn = (self.turn + 1) % count
-            return self.turn
-        seen: Sequence[int] = loads
-        if policy == "poll":
-            seen = self.known
-        elif policy == "lag":
-            while len(self.past) > 1 and self.past[1][0] <= now - self.scene.stale_s:
-                self.past.popleft()
-            seen = self.past[0][1]
-        return min(range(count), key=lambda index: (seen[index], index))
-
-
 def simulate(scene: Scene) -> Recording:
     """Simulate a scene event by event; servers share their time, and steps grow with the batch."""
     dice = random.Random(scene.seed)  # noqa: S311 - repeatable chance, not secrets
-    router = _Router(scene, dice)
+    past: deque[tuple[float, tuple[int, ...]]] = deque([(0.0, (0,) * scene.servers)])
     servers = [_Server(scene.ratio) for _ in range(scene.servers)]
     unit = scene.life_s / (scene.ratio + scene.clients / scene.servers)
     arrivals = sorted(dice.uniform(0, 0.2 * scene.life_s) for _ in range(scene.clients))
     samples: list[_Sample] = []
     lives: list[float] = []
-    now = next_sample = next_look = 0.0
+    now = next_sample = 0.0
     while now < scene.seconds:
         ends = [server.next_end(unit) for server in servers]
         soonest = min(ends)
         first = arrivals[0] if arrivals else math.inf
-        look = next_look if scene.policy == "poll" else math.inf
-        then = min(now + soonest, first, next_sample, look)
+        then = min(now + soonest, first, next_sample)
         for server in servers:
             server.pass_time(then - now, unit)
         now = then
@@ -124,26 +98,23 @@ def simulate(scene: Scene) -> Recording:
                 _Sample(now, loads, [one.tokens for one in servers], [float(one.came) for one in servers])
             )
             next_sample = len(samples) / scene.hz
-        elif now == look:
-            router.known, next_look = loads, next_look + scene.stale_s
         elif now == first:
             heapq.heappop(arrivals)
-            chosen = servers[router.choose(now, loads)]
+            while len(past) > 1 and past[1][0] <= now - scene.stale_s:
+                past.popleft()
+            chosen = servers[past[0][1].index(min(past[0][1]))]
             chosen.came += 1
             heapq.heappush(chosen.ends, (chosen.clock + _length(scene.lengths, dice), now))
         else:
             _, born = heapq.heappop(servers[ends.index(soonest)].ends)
             lives.append(now - born)
             heapq.heappush(arrivals, now)
-        if scene.policy == "lag":
-            router.past.append((now, tuple(len(server.ends) for server in servers)))
+        past.append((now, tuple(len(server.ends) for server in servers)))
     return Recording(_tracks(samples, scene), sorted(lives)[len(lives) // 2] if lives else scene.life_s)
 
 
 def _length(kind: str, dice: random.Random) -> float:
-    if kind == "fixed":
-        return 1.0
-    return dice.uniform(0.5, 1.5) if kind == "uniform" else dice.lognormvariate(-0.32, 0.8)
+    return 1.0 if kind == "fixed" else dice.uniform(0.5, 1.5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,14 +71,6 @@ def told(tracks: Sequence[LoadTrack]) -> Arrivals:
     return arrivals
 
 
-def test_coin_tosses_have_a_spread_of_1() -> None:
-    """Under random routing the mean spread of 25 runs is 1, and no run is significant."""
-    seen = [told(herd_tracks(coins(seed))) for seed in range(25)]
-    assert sum(one.spread for one in seen) / len(seen) == pytest.approx(1.0, abs=0.1)
-    assert min(one.chance for one in seen) > 1e-3
-    assert seen[0].piece_s == HERD_LIFE_S / 2
-
-
 def test_herds_are_far_beyond_chance() -> None:
     """Lifetimes that go to each backend in turn are herds of both, and the verdict is "oscillating"."""
     tracks = herd_tracks(old_counts)
@@ -143,23 +135,6 @@ def by_turns(size: int = 8, seed: int = 1) -> list[list[float]]:
     return columns
 
 
-def by_chance(seed: int, clients: int = 16) -> list[list[float]]:
-    """Return loads of requests that come and go alike, each sent to a random backend."""
-    dice = random.Random(seed)  # noqa: S311 - repeatable chance
-    rows: list[tuple[float, float]] = []
-    there = [-1] * clients
-    left = [dice.randint(0, 5) for _ in there]
-    for _ in range(CONVOY_SECONDS):
-        for client in range(clients):
-            left[client] -= 1
-            if left[client] <= 0:
-                away = there[client] >= 0
-                there[client] = -1 if away else dice.randrange(2)
-                left[client] = dice.randint(1, 2) if away else dice.randint(3, 5)
-        rows.append((float(there.count(0)), float(there.count(1))))
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
 @pytest.mark.parametrize(
     ("ratio", "above", "below", "tail"),
     [
@@ -185,17 +160,6 @@ def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
     assert rules.rule_holds(
         rules.convoys_checks, measure(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)[0]
     )
-
-
-def test_the_same_coming_and_going_by_chance_is_no_swing() -> None:
-    """In none of 60 windows does random routing meet the rule, though its total also falls to half."""
-    compared = 0
-    for seed in range(60):
-        grid = grid_of(by_chance(seed))
-        measured, _ = measure(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)
-        compared += measured.convoys is not None
-        assert not rules.rule_holds(rules.convoys_checks, measured)
-    assert compared > 30
 
 
 # Load that comes and goes at one backend alone is not a swing: in a swing, loads move against each other.

@@ -1,4 +1,4 @@
-"""Verdicts on recorded and simulated loads, and properties that hold for all of them."""
+"""Verdicts on recorded loads, and properties that hold for all of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.model.balance import Balance
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.balance_traces import LIFE_S, trace
-from tests.analysis.balance.routed_load import Scene, Seen, cut, follow, simulate
+from tests.analysis.balance.routed_load import Seen, cut, follow
 
 pytestmark = pytest.mark.long
 
@@ -114,19 +114,6 @@ def test_random_routing_is_told_from_even_routing() -> None:
     assert (even.dispersion_z or 1.0) < 0.05
 
 
-@pytest.mark.parametrize(("tps", "said"), [(10.7, ["a request gets 1.3 tok/s at b, 15.0 at a"]), (80.0, [])])
-def test_balanced_requests_do_not_hide_a_backend_that_crawls(tps: float, said: list[str]) -> None:
-    """Where one backend makes a tenth of the other's tokens of as many requests, the reasons say so."""
-    times = [float(second) for second in range(90)]
-    tracks = [
-        LoadTrack(name, times, [8.0] * 90, [0.0] * 90, [rate] * 90)
-        for name, rate in (("a", 120.0), ("b", tps))
-    ]
-    balance = judge(GroupLoad("g", tracks), times[-1])
-    assert balance.word is Is.BALANCED
-    assert list(balance.reasons[:-1]) == said
-
-
 def test_the_reasons_of_the_cooldowns_can_be_checked_on_the_graph() -> None:
     """The reasons state lead changes, period, starvation and loss (30.4 % were measured)."""
     balance = seen("cooldown-c64", life_known=True)[-1].balance
@@ -149,49 +136,12 @@ def test_a_short_swing_s_reason_names_its_rhythm() -> None:
     assert balance.swing.autocorrelation[0.0] == 1.0
 
 
-# Verdicts on simulated routers, in a few cases.
-
-ALARMS = {Is.OSCILLATING, Is.STARVED}
-
-
-@pytest.mark.parametrize(
-    ("policy", "clients", "lengths"),
-    [("shuffle", 8, "fixed"), ("shuffle", 64, "log-normal"), ("round-robin", 16, "log-normal")],
-)
-def test_calm_routers_raise_no_alarm(policy: str, clients: int, lengths: str) -> None:
-    """Two minutes of random or round-robin routing, sampled at 1 Hz, are never oscillating or starved."""
-    seen = simulate(Scene(policy, clients, 2, lengths, 5.0, 1.0, 120.0, seed=clients))
-    assert not ALARMS & {step.balance.word for step in follow(seen.tracks, seen.e2e_s)}
-
-
-@pytest.mark.parametrize(
-    ("policy", "clients", "servers", "lengths", "life_s", "stale_s"),
-    [
-        ("lag", 16, 2, "fixed", 4.0, 1.0),
-        ("poll", 64, 2, "fixed", 5.0, 2.0),
-        ("lag", 64, 4, "uniform", 7.0, 3.0),
-    ],
-)
-def test_herding_is_found_in_time(
-    policy: str, clients: int, servers: int, lengths: str, life_s: float, stale_s: float
-) -> None:
-    """Least-busy on outdated counts is called oscillating within 60 s or 8 lifetimes."""
-    seconds = max(60.0, 8 * life_s) + 5
-    seen = simulate(Scene(policy, clients, servers, lengths, life_s, 2.0, seconds, 3, stale_s))
-    limit = max(60.0, 8 * seen.e2e_s)
-    steps = [step for step in follow(seen.tracks, seen.e2e_s) if step.at_s <= limit]
-    assert steps[-1].balance.word is Is.OSCILLATING
-    period_s = steps[-1].balance.period_s
-    # Herds may be found before the loads have swung there and back.
-    assert period_s is None or 1.0 <= period_s / seen.e2e_s <= 3.0
-
-
 # Properties of any verdict: independence of names and scale, lost samples, jitter, too little data.
 
 
 @cache
 def windows(*, busy: bool = True) -> list[tuple[tuple[LoadTrack, ...], float, float]]:
-    """Return windows of recorded and simulated loads as (tracks, end in s, E2E in s).
+    """Return windows of recorded loads as (tracks, end in s, E2E in s).
 
     Without `busy`, leave out recordings that already lack nearly a tenth of their samples, which is as much
     as may be missing. Chance is so wide in these that two or three times the counts would be herding.
@@ -203,11 +153,6 @@ def windows(*, busy: bool = True) -> list[tuple[tuple[LoadTrack, ...], float, fl
         tracks = trace(name)
         end = tracks[0].times_s[-1]
         found += [(tuple(cut(track, at - 160, at) for track in tracks), at, life) for at in (0.8 * end, end)]
-    for policy, count in (("lag", 2), ("round-robin", 3), ("shuffle", 4)):
-        for lengths in ("fixed", "log-normal"):
-            scene = Scene(policy, 16 * count, count, lengths, 6.0, seconds=90.0, seed=count, stale_s=2.0)
-            seen = simulate(scene)
-            found.append((seen.tracks, 90.0, seen.e2e_s))
     return found
 
 
