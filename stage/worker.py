@@ -152,7 +152,6 @@ class RehearsedWorker(SweepWorker):
                 model=model,
                 models=(model,),
                 dropped_fields={},
-                token_source=TokenSource.TOKEN_IDS,
                 prompt_tokens=command.prompt_tokens,
                 is_exact=True,
             )

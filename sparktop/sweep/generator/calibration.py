@@ -474,13 +474,11 @@ class Calibration:
         is_exact: bool | None,  # noqa: FBT001 - as the message has it
         failure: RequestFailure | None,
     ) -> Calibrated:
-        tried = self._tried
         return Calibrated(
             id=self._command.id,
             model=model,
             models=models,
             dropped_fields={name: clean(words) for name, words in self._dropped.items()},
-            token_source=None if tried is None or tried.end is None else tried.end.token_source,
             prompt_tokens=length,
             is_exact=is_exact,
             failure=failure,

@@ -29,7 +29,7 @@ from sparktop.net.failure import not_http, server_words
 from sparktop.net.parser import BrokenAnswerError, HttpAnswer
 from sparktop.sweep.generator.connection import Connection, Endpoint
 from sparktop.sweep.generator.prompts import NewPrompt, PromptMaker
-from sparktop.sweep.generator.stream import StreamFault, TokenStream
+from sparktop.sweep.generator.stream import ENDLESS_EVENT, TokenStream
 from sparktop.sweep.generator.wire import BIN_S, Batch, RequestTokens, TokenBin, TokenTimes
 from sparktop.sweep.plan.own_requests import Prompt
 from sparktop.sweep.plan.plan import Api, Timeouts
@@ -252,7 +252,7 @@ class Exchange:
             words = server_words(stream.error.encode(), self._terms.secrets, WORDS_LIMIT)
             self._end_request(at, EndReason.ERROR, event_failure(words, at, self._terms))
         elif stream.fault is not None:
-            word = errors.ENDLESS if stream.fault is StreamFault.ENDLESS_EVENT else errors.MALFORMED
+            word = errors.ENDLESS if stream.fault == ENDLESS_EVENT else errors.MALFORMED
             self._fail(at, word, f"{self._terms.where} {stream.fault}")
         elif stream.done:
             self._body_ended(at)

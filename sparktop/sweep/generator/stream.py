@@ -6,7 +6,6 @@ import json
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -402,11 +401,8 @@ class CountedTokens(Struct, frozen=True):
 # Parse one streamed answer: when its tokens arrived, how many, and what the server reported about them.
 
 
-class StreamFault(StrEnum):
-    """A violation of the stream's format; the value is error text that follows the server's name."""
-
-    ENDLESS_EVENT = "sends an event without an end"
-    NO_JSON = "sent an event that is not a JSON object"
+ENDLESS_EVENT, NO_JSON = "sends an event without an end", "sent an event that is not a JSON object"
+"""Violations of the stream's format, as text that follows the server's name."""
 
 
 class TokenStream:
@@ -446,7 +442,7 @@ class TokenStream:
         """True after the event `[DONE]`."""
         self.error: str | None = None
         """Message of an error event; events after it are ignored."""
-        self.fault: StreamFault | None = None
+        self.fault: str | None = None
         """Violation of the format; events after it are ignored."""
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
@@ -503,7 +499,7 @@ class TokenStream:
         try:
             events = self._splitter.feed(body)
         except EventTooLargeError:
-            self.fault = StreamFault.ENDLESS_EVENT
+            self.fault = ENDLESS_EVENT
             events = []
         is_first, self.has_begun = not self.has_begun, self.has_begun or bool(events)
         count, visible, is_reasoning = 0, 0, True
@@ -664,7 +660,7 @@ class TokenStream:
         try:
             return read_event(data)
         except BadEventError:
-            self.fault = StreamFault.NO_JSON
+            self.fault = NO_JSON
             return None
 
     def _apply_event(self, at: float, event: StreamEvent, *, shows_token: bool) -> None:

@@ -24,7 +24,6 @@ from sparktop.model.load import (
     LoadMode,
     RequestEnded,
     Tokens,
-    TokenSource,
 )
 from sparktop.model.plain import hide_in_repr
 from sparktop.sweep.plan.conversations import ConversationPreset
@@ -213,7 +212,6 @@ class Calibrated(_Line, frozen=True):
     dropped_fields: Mapping[str, str] = {}
     """Request fields that the server refused and that are left out from now on, each with the error
     message."""
-    token_source: TokenSource | None = None
     prompt_tokens: int | None = None
     """Length of a trial prompt with the server's chat template; None if the server does not report it."""
     is_exact: bool | None = None

@@ -243,51 +243,40 @@ def value_to_repeat(held: Mapping[Value, bool], answer: Value | None, newest: Va
     return again if len(held) >= _LEAST_LEVELS and again != newest else None
 
 
-class Twice(Struct, frozen=True):
-    """A level that was measured at two times."""
-
-    first: LevelResult
-    last: LevelResult
-    first_at: datetime
-    last_at: datetime
-
-    @classmethod
-    def of(cls, first: LevelResult, record: LevelRecord, first_at: datetime, last_at: datetime) -> Twice:
-        """Return a level with the result `first`, to whose `record` further runs were added since."""
-        again = [trace for trace in record.traces if trace.run >= first.runs]
-        spans = {run: span for run, span in windows(record.events, again).items() if run >= first.runs}
-        return cls(first, level_result(record.level, again, spans), first_at, last_at)
-
-    @property
-    def times(self) -> tuple[str, str]:
-        """When it was measured first and last, see `times_apart`."""
-        return times_apart(self.first_at, self.last_at)
+Times = tuple[str, str]
+"""When a level was measured first and last, see `times_apart`."""
 
 
-def rate_drift(twice: Twice) -> str | None:
+def measured_again(first: LevelResult, record: LevelRecord) -> LevelResult:
+    """Return a level with the result `first` by the runs that were added to its `record` since."""
+    again = [trace for trace in record.traces if trace.run >= first.runs]
+    spans = {run: span for run, span in windows(record.events, again).items() if run >= first.runs}
+    return level_result(record.level, again, spans)
+
+
+def rate_drift(first: LevelResult, last: LevelResult, times: Times) -> str | None:
     """Return how the token rate of a level changed, at p < 0.01 and by 5 % or more; else None."""
-    metric = main_rate([twice.first, twice.last])
-    ratio = None if metric is None else rate_ratio(twice.last, twice.first, metric)
+    metric = main_rate([first, last])
+    ratio = None if metric is None else rate_ratio(last, first, metric)
     if metric is None or ratio is None or ratio.p is None:
         return None
     if ratio.p >= _MOST_P or not ratio.is_beyond(_LEAST_PERCENT):
         return None
-    shown = METRICS[metric]
+    shown, rates = METRICS[metric], (first.rate(metric), last.rate(metric))
+    means = [rate.mean for rate in rates if rate is not None]
     before, after = (
-        f"{shown.text(rate.mean)} {shown.unit} at {at}"
-        for level, at in zip((twice.first, twice.last), twice.times, strict=True)
-        if (rate := level.rate(metric)) is not None
+        f"{shown.text(mean)} {shown.unit} at {at}" for mean, at in zip(means, times, strict=True)
     )
     return f"{changed_words(slower=ratio.percent < 0)}: {shown.title.lower()} {before}, {after}"
 
 
-def pace_drift(twice: Twice, max_error_share: float) -> str | None:
+def pace_drift(first: LevelResult, last: LevelResult, times: Times, max_error_share: float) -> str | None:
     """Return that a server did not keep up with a rate with which it had kept up; None if it did."""
-    if not keeps_up(twice.first, max_error_share) or keeps_up(twice.last, max_error_share):
+    if not keeps_up(first, max_error_share) or keeps_up(last, max_error_share):
         return None
-    loop, (before, after) = twice.last.open_loop, twice.times
+    loop = last.open_loop
     growth = f": {loop.growth_words}" if loop is not None and loop.growth_words else ""
-    return f"it kept up with {twice.first.point.label} at {before}, not at {after}{growth}"
+    return f"it kept up with {first.point.label} at {times[0]}, not at {times[1]}{growth}"
 
 
 def changed_words(*, slower: bool) -> str:

@@ -46,26 +46,16 @@ _BEGIN_S = 3.0
 """Assumed seconds until the first level: the load generator starts and calibrates each prompt length."""
 
 
-class AssumedPace(Struct, frozen=True):
-    """The assumed speed of a target without an earlier sweep: tokens per second of a single request."""
-
-    decode_tps: float
-    prefill_tps: float
-
-    def run_s(self, concurrency: int, prompt_tokens: int, output_tokens: int) -> float:
-        """Return the assumed seconds of one burst run of such requests."""
-        prefill_s = prompt_tokens * concurrency / self.prefill_tps
-        return prefill_s + float(output_tokens / self.decode_tps * concurrency**_GROWTH)
-
-
-SLOWEST, FASTEST = AssumedPace(15, 1000), AssumedPace(100, 8000)
+_Pace = tuple[float, float]
+"""Tokens per second of a single request: (generated, of the prompt)."""
+_FASTEST, _SLOWEST = (100.0, 8000.0), (15.0, 1000.0)
 """The assumed range of a target without an earlier sweep."""
 
 
 class Estimate:
     """Estimates the remaining time of a sweep from the durations of load runs."""
 
-    def __init__(self, plan: Plan, assumed: AssumedPace | None = None) -> None:
+    def __init__(self, plan: Plan, assumed: _Pace | None = None) -> None:
         """Start without any measured duration; `assumed` is the speed of servers of which none is known."""
         self._plan = plan
         self._assumed = assumed
@@ -105,13 +95,14 @@ class Estimate:
         return float(seconds * (weight / nearest) ** _growth(run_times))
 
     def _assumed_s(self, level: Level) -> float | None:
-        plan, concurrency = self._plan, level.point.most_in_flight
         if self._assumed is None:
             return None
-        tokens = plan.length_of(level)
-        lengths = (level.depth, tokens) if level.depth else (tokens,)  # the context is sent before each run
-        seconds = sum(self._assumed.run_s(concurrency, length, plan.tg) for length in lengths)
-        return seconds * bursts_of_run(plan, concurrency)
+        plan, concurrency = self._plan, level.point.most_in_flight
+        decode_tps, prefill_tps = self._assumed
+        # The context is sent before each run, with an answer of its own.
+        prefill_s = (plan.length_of(level) + level.depth) * concurrency / prefill_tps
+        decode_s = plan.tg / decode_tps * concurrency**_GROWTH * (2 if level.depth else 1)
+        return float(prefill_s + decode_s) * bursts_of_run(plan, concurrency)
 
     def runs_of(self, batch: RunBatch) -> int | None:
         """Return the expected number of runs of a batch.
@@ -369,7 +360,7 @@ def _time_range(
     Where an earlier sweep is unknown, it is that from fast to slow servers.
     """
     batches, ranges = list(run_batches(plan)), []
-    paces = (FASTEST, SLOWEST) if None in earlier.values() else (None,)
+    paces = (_FASTEST, _SLOWEST) if None in earlier.values() else (None,)
     for pace in paces:
         estimate = Estimate(plan, pace)
         estimate.most = limits

@@ -11,7 +11,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.model.failure import RequestFailure
-from sparktop.model.load import TokenSource
 from sparktop.model.series import sum_if_all_known
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
@@ -29,7 +28,7 @@ from sparktop.sweep.generator.wire import (
 from sparktop.sweep.plan.conversations import BUILT_IN, find_conversations
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.run.router_side import BackendNames
-from sparktop.sweep.run.server_side import is_mdns, watched_backends, watched_nodes
+from sparktop.sweep.run.server_side import watched_backends, watched_nodes
 from sparktop.sweep.run.worker_process import SweepWorker
 from sparktop.sweep.terms.request_errors import is_refusal, stated_context
 
@@ -334,23 +333,14 @@ def _notes(
 ) -> Iterator[str]:
     """Yield what a user should know of a target before the first level, a line each."""
     name = clean(target.name, 64)
-    if is_mdns(target.url):
-        yield f"{name}: its .local name is looked up by multicast, which fails at times; use an address"
     any_server = next(iter(accepted.values()))
     if len(any_server.models) > 1 and target.model is None:
         chosen = f"{_clean_name(any_server.model)} is asked (--model names another)"
         yield f"{name}: serves {len(any_server.models)} models; {chosen}"
     for field_name, words in any_server.dropped_fields.items():
         yield f"{name}: refuses {clean(field_name, 40)} and is asked without it ({clean(words, 120)})"
-    for length, calibrated in accepted.items():
-        if calibrated.is_exact is False:
-            counted = calibrated.prompt_tokens
-            counted_text = "they are not counted" if counted is None else f"{counted} came"
-            yield f"{name}: prompts of {length} tokens cannot be made exactly: {counted_text}"
     if plan.prompts is not None and not _takes_salt(plan, accepted, views):
         yield f"{name}: prompts are sent as they are: what it has in its prefix cache is not computed again"
-    if any_server.token_source is TokenSource.CHUNKS:
-        yield f"{name}: reports no token counts: each chunk counts as one token"
     too_long = None if plan.trace is None else plan.trace.too_long(reported_context(views, ()))
     if too_long is not None:
         yield f"{name}: {too_long}"
@@ -407,14 +397,11 @@ def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int 
 # What the machines of a sweep are, in words that a reader elsewhere can compare with his own.
 
 
-_GIB = 2**30
-
-
 def machines_words(names: Collection[str], snapshot: Snapshot) -> dict[str, str]:
     """Return product, GPUs and driver of each of the machines `names` that reports any of them.
 
     Such as "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95.05", of several machines with the RDMA ports between
-    them. Processors, memory and operating system replace GPUs that it lacks.
+    them.
     """
     views = [view for view in snapshot.nodes if view.name in names]
     are_linked = len(views) > 1
@@ -426,7 +413,6 @@ def _machine_words(view: NodeView, *, are_linked: bool) -> str:
     gpus = Counter(gpu.name for gpu in (() if sample is None else sample.gpus) if gpu.name)
     parts = [
         identity.product,
-        *(() if gpus else _without_gpu(view)),
         *(name if count == 1 else f"{count} × {name}" for name, count in gpus.items()),
         None if identity.driver is None else f"driver {identity.driver}",
     ]
@@ -437,11 +423,3 @@ def _machine_words(view: NodeView, *, are_linked: bool) -> str:
     if rates:
         parts.append(f"{len(rates)} RDMA port{'' if len(rates) == 1 else 's'} of {min(rates) / 1e9:g} Gb/s")
     return ", ".join(filter(None, parts))
-
-
-def _without_gpu(view: NodeView) -> list[str]:
-    """Return the processors, memory and operating system of a machine without a known GPU."""
-    total = None if view.sample is None else view.sample.memory.total_bytes
-    memory = None if total is None else f"{total / _GIB:.3g} GiB of memory"
-    parts = [words for words in (view.identity.cpu, memory, view.identity.os) if words]
-    return [*parts, "no GPU known"] if parts and view.sample is not None else parts

@@ -24,7 +24,14 @@ from sparktop.sweep.plan.plan import Plan, RunBatch, run_batches, run_numbers
 from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, rises, runs_needed
 from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult, level_of
-from sparktop.sweep.run.capacity import CapacityLevels, Twice, pace_drift, rate_drift, value_to_repeat
+from sparktop.sweep.run.capacity import (
+    CapacityLevels,
+    measured_again,
+    pace_drift,
+    rate_drift,
+    times_apart,
+    value_to_repeat,
+)
 from sparktop.sweep.run.forecast import Estimate
 from sparktop.sweep.run.guard import Cancellation, GuardWatch, guard_words
 from sparktop.sweep.run.judgement import Verdict, judge_level
@@ -341,9 +348,11 @@ class SweepRunner:
         if record.runs <= first.runs or self._is_stopped():
             return False
         began = [record.spans[run][0] for run in (0, first.runs)]
-        times = [self._now() - timedelta(seconds=self._clock() - at) for at in began]
-        twice, max_error_share = Twice.of(first, record, *times), self._plan.max_error_share
-        words = pace_drift(twice, max_error_share) if self._plan.search_rate else rate_drift(twice)
+        times = times_apart(*(self._now() - timedelta(seconds=self._clock() - at) for at in began))
+        last = measured_again(first, record)
+        words = rate_drift(first, last, times)
+        if self._plan.search_rate:
+            words = pace_drift(first, last, times, self._plan.max_error_share)
         target = self.result.target(name)
         levels = () if target is None else target.levels
         level = next((level for level in levels if level_of(level) == level_of(first)), None)

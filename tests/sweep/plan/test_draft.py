@@ -82,19 +82,6 @@ def test_a_configured_preset_is_a_plan_or_a_line(preset: SweepSpec) -> None:
         assert plan.requests == preset.requests
 
 
-def test_a_limit_and_more_runs_are_typed_behind() -> None:
-    """After two dots: the highest level to go on to. A plus sign: more runs where these are short."""
-    plan = plan_of(replace(QUICK, concurrency="1, 4 .. 64", runs=" 2+ "))
-    assert (plan.concurrency, plan.climb_to, plan.runs, plan.more_runs) == ((1, 4), 64, 2, True)
-    plan = plan_of(replace(QUICK, concurrency="1,4…64", runs="2"))
-    assert (plan.climb_to, plan.more_runs) == (64, False)
-    plain = plan_of(replace(QUICK, concurrency="1,4", runs="2"))
-    assert (plain.climb_to, plain.more_runs) == (None, False)
-    assert problems(concurrency="1,16..8") == {
-        "concurrency": "the limit after '..' must be 16 or more, not 8"
-    }
-
-
 TRACE = '{"timestamp": %d, "input_length": 50, "output_length": 5}\n'
 OTHERS = (
     SweepSpec("r", rate="1,2", arrivals="bursty", duration_s=20.0, runs=2, prompt_lengths=(64,)),
@@ -157,12 +144,6 @@ def test_another_kind_brings_its_fields() -> None:
     assert with_kind(back, DraftKind.RATE).rate == "3"
     agents = plan_of(with_kind(QUICK, DraftKind.AGENTS))
     assert [one.label for one in agents.points] == ["1 agent", "4 agents", "16 agents"]
-
-
-def test_numbers_may_be_typed_loosely() -> None:
-    """Commas, spaces, both; twice the same counts once; the order stays."""
-    plan = plan_of(replace(QUICK, concurrency=" 16, 1  4,16 ", pp="128 1024", tg=" 32 "))
-    assert (plan.concurrency, plan.lengths, plan.pp, plan.tg) == ((16, 1, 4), (128, 1024), 128, 32)
 
 
 def test_a_model_goes_to_every_target() -> None:

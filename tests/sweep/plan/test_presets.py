@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadKind, LoadMode, LoadPoint, concurrency_point
+from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import (
     RequestPace,
@@ -94,25 +94,6 @@ def test_settings_that_contradict_each_other_are_told(spec: SweepSpec, words: st
     """No plan is made of them, and one line says which and what to do."""
     with pytest.raises(UsageError, match=words):
         make_plan(find_preset("quick") | spec, [SOLO])
-
-
-def test_a_preset_has_rates_or_agents() -> None:
-    """A preset of the configuration may have another axis; -c on the command line chooses its own."""
-    rates = SweepSpec("r", rate="1,2", arrivals="bursty", duration_s=20.0, runs=3, prompt_lengths=(64,))
-    plan = make_plan(rates, (SOLO,))
-    assert [one.label for one in plan.points] == ["1 /s", "2 /s"]
-    assert (plan.mode, plan.arrivals, plan.duration_s, plan.runs) == (LoadMode.OPEN, "bursty", 20.0, 3)
-    assert make_plan(rates | SweepSpec(arrivals="constant", runs=1), (SOLO,)).arrivals == "constant"
-    assert make_plan(SweepSpec("a", rate="auto"), (SOLO,)).search_rate
-    agents = SweepSpec("a", agents=(1, 4), workload="chat", duration_s=60.0)
-    made = make_plan(agents, (SOLO,))
-    assert [point.label for point in made.axis] == ["1 agent", "4 agents"]
-    assert (made.duration_s, made.runs) == (60.0, 1)
-    assert made.conversations is not None
-    assert made.conversations.name == "chat"
-    for spec in (rates, agents):
-        plan = make_plan(spec | SweepSpec(concurrency=(4,)), (SOLO,))
-        assert (plan.axis, plan.runs, plan.duration_s) == ((concurrency_point(4),), 3, None)
 
 
 TARGET = SweepTarget("spark", "http://127.0.0.1:1")

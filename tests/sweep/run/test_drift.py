@@ -24,7 +24,7 @@ from sparktop.sweep.result.results import (
     TargetResult,
     Validity,
 )
-from sparktop.sweep.run.capacity import Twice, pace_drift, rate_drift, value_to_repeat
+from sparktop.sweep.run.capacity import pace_drift, rate_drift, times_apart, value_to_repeat
 from sparktop.sweep.run.search import next_step, top_of
 from sparktop.sweep.terms.definitions import DRIFT
 from sparktop.sweep.view.words import headline, rate_sentence
@@ -147,7 +147,7 @@ def test_a_rate_that_was_kept_up_with_once_is_not_certain(before: bool, after: b
     """It is said if the server kept up with a rate at first and not at the end, with both times."""
     at = datetime(2026, 1, 1, 7, 6, tzinfo=UTC)
     first, last = rate_level(keeps_up=before), rate_level(keeps_up=after)
-    words = pace_drift(Twice(first, last, at, at + timedelta(minutes=3)), 0.01)
+    words = pace_drift(first, last, times_apart(at, at + timedelta(minutes=3)), 0.01)
     if (before, after) != (True, False):
         assert words is None
         return
@@ -182,7 +182,7 @@ def climb_with(rng: random.Random, spread: float) -> str | None:
         return None
     at = datetime(2026, 1, 1, 7, 6, tzinfo=UTC)
     again = made_level(best.concurrency, rng, spread)
-    return rate_drift(Twice(best, again, at, at + timedelta(minutes=3)))
+    return rate_drift(best, again, times_apart(at, at + timedelta(minutes=3)))
 
 
 @pytest.mark.parametrize("spread", [0.01, 0.1])

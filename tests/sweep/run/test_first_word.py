@@ -9,7 +9,6 @@ import pytest
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.load import TokenSource
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.generator.wire import (
@@ -60,7 +59,6 @@ def calibrated(command: Calibrate) -> Calibrated:
         model="tiny",
         models=("tiny",),
         dropped_fields={},
-        token_source=TokenSource.TOKEN_IDS,
         prompt_tokens=command.prompt_tokens,
         is_exact=True,
     )
