@@ -33,7 +33,6 @@ from sparktop.sweep.generator.connection import Connection, ConnectionPool
 from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, ReadyRequest, Recipe, RunLog, Terms
 from sparktop.sweep.generator.wire import LONG, OpenLoop, RunLoad
 from sparktop.sweep.plan.arrivals import due_times, later_times, parse_pattern
-from sparktop.sweep.plan.own_requests import Prompt
 from sparktop.sweep.plan.traces import Trace, TracedRequest, TraceError
 from sparktop.sweep.terms.request_errors import connect_failure
 
@@ -48,6 +47,10 @@ _LONGEST_RAMP_S = 5.0
 """Most seconds over which the first requests of a steady run are started."""
 _RAMP_SHARE = 0.1
 """The same as a share (0 to 1) of the duration of the run."""
+_TINY = "Go on."
+"""The user's message of a run that only fills the cache with contexts."""
+_BLOCK = 512
+"""Tokens of a block of context, each made of a key of its own."""
 _BODIES_PER_CHECK = 8
 """Maximum request bodies that a steady run serialises in advance at each check of deadlines; a body of a
 thousand tokens takes 20 µs."""
@@ -62,7 +65,7 @@ class LoadClient:
         self._load = load
         self._pool = pool
         pool.paced = load.mode is not LoadMode.BURST
-        self._form, self._prompt = recipe.form, recipe.prompt
+        self._form, self._prompt, self._maker = recipe.form, recipe.prompt, recipe.maker
         self._log = log
         target = load.target
         self._terms = Terms(
@@ -247,10 +250,17 @@ class LoadClient:
     def _make_request(self) -> ReadyRequest:
         load, number = self._load, self._made
         self._made += 1
-        prompt, prompt_tokens = self._prompt(number, load.prompt_salt)
+        prompt, tokens = self._prompt(number, load.prompt_salt)
+        text = None
+        if (context := load.context) is not None:
+            keys = (f"{context.salt}/{number}#{block}" for block in count())
+            text, context_tokens = self._maker.text(context.tokens, _BLOCK, keys, is_bare=True)
+            if context.alone:
+                prompt, tokens = _TINY, 0
+            tokens = None if tokens is None else context_tokens + tokens
         cache_salt = None if load.cache_salt is None else self._request_salt(f"{load.cache_salt}-{number}")
-        content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, cache_salt)
-        return ReadyRequest(f"{load.id}-{number}", content, prompt_tokens, load.output_tokens)
+        content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, cache_salt, text)
+        return ReadyRequest(f"{load.id}-{number}", content, tokens, load.output_tokens)
 
     def _request_salt(self, salt: str | None) -> str | None:
         """Return the salt of a request for the server's prefix cache; None if the server takes none."""
@@ -296,40 +306,6 @@ class LoadClient:
         self._tasks.clear()
 
 
-# The load generator's bursts with context before each prompt, as a server's prefix cache would find it.
-
-
-_TINY = "Go on."
-"""The user's message of a run that only fills the cache."""
-_BLOCK = 512
-"""Tokens of a block of context, each made of a key of its own."""
-
-
-class ContextClient(LoadClient):
-    """Executes a run whose requests have a context: a system message, or text before the prompt."""
-
-    def __init__(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> None:
-        """Create the run `load`, which has a context; see `LoadClient`."""
-        assert load.context is not None  # noqa: S101 - it is why this class is chosen
-        super().__init__(load, pool, recipe, log)
-        self._context = load.context
-        self._maker = recipe.maker
-
-    def _make_request(self) -> ReadyRequest:
-        load, context, number = self._load, self._context, self._made
-        self._made += 1
-        keys = (f"{context.salt}/{number}#{block}" for block in count())
-        text, context_tokens = self._maker.text(context.tokens, _BLOCK, keys, is_bare=True)
-        prompt: Prompt = _TINY
-        tokens: int | None = context_tokens
-        if not context.alone:
-            prompt, prompt_tokens = self._prompt(number, load.prompt_salt)
-            tokens = None if prompt_tokens is None else context_tokens + prompt_tokens
-        salt = self._request_salt(f"{context.cache_salt}-{number}")
-        content = self._form.request(self._pool.endpoint, prompt, load.output_tokens, salt, text)
-        return ReadyRequest(f"{load.id}-{number}", content, tokens, load.output_tokens)
-
-
 class BesideClient(LoadClient):
     """Executes a steady run with one more slot, in which long prompts follow one another for one token each.
 
@@ -339,8 +315,9 @@ class BesideClient(LoadClient):
     def __init__(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> None:
         """Create the run `load`, which has long prompts beside it; see `LoadClient`."""
         super().__init__(load, pool, recipe, log)
-        long = replace(load, id=load.id + LONG, output_tokens=1, context=load.beside)
-        self._long = ContextClient(long, pool, recipe, log)
+        long_id = load.id + LONG
+        long = replace(load, id=long_id, cache_salt=long_id, output_tokens=1, context=load.beside)
+        self._long = LoadClient(long, pool, recipe, log)
 
     async def _run_steady(self) -> None:
         self._add_task(self._send_in_slot(0.0, self._long.next_request))
@@ -485,7 +462,6 @@ class ReplayClient(OpenLoopClient):
         """
         assert load.trace is not None  # noqa: S101 - it is why this class is chosen
         super().__init__(load, pool, recipe, log)
-        self._maker = recipe.maker
         self._trace: Iterator[TracedRequest] = iter(Trace(load.trace))
         self._traced: dict[str, TracedRequest] = {}
         """The requests that were read and have not begun, by id."""

@@ -126,7 +126,6 @@ class ConversationClient(LoadClient):
         self._conversations = load.conversations
         super().__init__(load, pool, recipe, log)
         self._terms = replace(self._terms, keep_text=True)
-        self._maker = recipe.maker
         self._dialogues: list[Dialogue] = []
         self._past: dict[int, Turn] = {}
         """The warm-up call of each lane that has one, by the lane's number."""

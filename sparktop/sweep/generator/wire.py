@@ -112,8 +112,6 @@ class ContextLoad(Struct, frozen=True):
     salt: str
     """Determines the text: runs with equal salts have equal contexts, so that the second finds them in the
     server's prefix cache."""
-    cache_salt: str
-    """Salt for the servers' prefix caches in place of that of the run."""
     alone: bool = False
     """True: a few words stand in place of the prompt, so that the run only fills the cache."""
 

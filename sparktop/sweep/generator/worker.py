@@ -26,7 +26,6 @@ from sparktop.model.statistics import quantile
 from sparktop.sweep.generator.calibration import Calibration
 from sparktop.sweep.generator.client import (
     BesideClient,
-    ContextClient,
     LoadClient,
     OpenLoopClient,
     ReplayClient,
@@ -67,7 +66,6 @@ def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog)
         recipe = replace(recipe, prompt=partial(text_at, load.text, load.prompt_tokens))
     kinds: tuple[tuple[object, type[LoadClient]], ...] = (
         (load.conversations, ConversationClient),
-        (load.context, ContextClient),
         (load.beside, BesideClient),
         (load.trace, ReplayClient),
         (load.open_loop, OpenLoopClient),

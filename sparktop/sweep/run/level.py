@@ -831,7 +831,7 @@ class LevelMaker(Struct, eq=False):
             open_loop=open_loop_of(plan, level, run) if mode is LoadMode.OPEN else None,
             trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
             conversations=conversations_of(plan, level, prepared.max_model_len, run),
-            context=ContextLoad(level.depth, run_id, run_id) if level.depth and not is_warm_up else None,
+            context=ContextLoad(level.depth, run_id) if level.depth and not is_warm_up else None,
             text=level.point.text,
             warm_up=is_warm_up,
         )
@@ -1028,7 +1028,7 @@ def beside_tokens(tokens: int, level: Level, max_model_len: int | None) -> int |
 
 def beside_command(load: RunLoad, tokens: int) -> RunLoad:
     """Return a run of a level with long prompts of `tokens` tokens beside its requests, each a new one."""
-    return replace(load, beside=ContextLoad(tokens, salt=load.id, cache_salt=load.id + LONG, alone=True))
+    return replace(load, beside=ContextLoad(tokens, salt=load.id, alone=True))
 
 
 def beside_result(
