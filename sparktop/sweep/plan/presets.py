@@ -250,104 +250,87 @@ def _check(plan: Plan) -> None:
     Raises:
         UsageError: two of them contradict each other.
     """
+    for is_wrong, words in (*_rules(plan), *_rules_of_prompts(plan)):
+        if is_wrong:
+            raise UsageError(words)
+    if plan.mode is LoadMode.OPEN and plan.trace is None:
+        pattern = parse_pattern(plan.arrivals)
+        for point in plan.points:
+            check_arrivals(pattern, point, plan.duration_s or OPEN_S)
+
+
+_Rule = tuple[bool, str]
+"""(Whether settings contradict each other, what to do)."""
+
+
+def _rules(plan: Plan) -> Iterator[_Rule]:
+    """Yield what the settings of a plan are checked for."""
     names = [target.name for target in plan.targets]
-    if len(set(names)) < len(names):
-        raise UsageError("two targets have the same name: write them NAME=URL")
-    if plan.order is Order.ABBA and plan.slo:
-        raise UsageError("--slo looks for each target's limit by itself: leave out --order abba")
-    if plan.order is Order.ABBA and plan.runs_of(1) is None:
-        raise UsageError("--order abba interleaves runs: say how many with --runs instead of --duration")
-    _check_prompts(plan)
-    _check_texts(plan)
-    if plan.mode is LoadMode.OPEN:
-        _check_open(plan)
-    if plan.mode is LoadMode.AGENTS:
-        _check_agents(plan)
-    _check_context(plan)
-    if plan.leave and plan.mode not in {LoadMode.BURST, LoadMode.STEADY}:
-        raise UsageError("--leave hangs up on requests at once: leave out --rate, --agents and --trace")
-    if plan.beside is not None and (plan.mode is not LoadMode.STEADY or plan.duration_s is None or plan.slo):
-        raise UsageError(
-            "long prompts beside the requests (preset interference) need --mode steady with --duration: "
-            "leave out --slo, --requests and other loads"
-        )
-    if plan.mode is LoadMode.BURST and plan.duration_s is not None and plan.requests is not None:
-        raise UsageError("a burst level is bounded by --duration or by --requests, not by both")
+    is_abba, is_steady = plan.order is Order.ABBA, plan.mode is LoadMode.STEADY
+    is_open, is_agents, is_burst = (
+        plan.mode is mode for mode in (LoadMode.OPEN, LoadMode.AGENTS, LoadMode.BURST)
+    )
+    has_slo, is_counted, has_depths = bool(plan.slo), plan.requests is not None, bool(plan.depths)
+    yield len(set(names)) < len(names), "two targets have the same name: write them NAME=URL"
+    yield is_abba and has_slo, "--slo looks for each target's limit by itself: leave out --order abba"
+    words = "--order abba interleaves runs: say how many with --runs instead of --duration"
+    yield is_abba and plan.runs_of(1) is None, words
+    yield is_open and is_counted, "--rate: a level lasts --duration seconds: leave out --requests"
+    yield has_slo and plan.trace is not None, "--slo looks for a concurrency: leave out --trace"
+    words = "--slo looks for a concurrency: for a rate, use sparktop capacity --rate --slo"
+    yield is_open and has_slo, words
+    words = "--rate auto looks for each target's limit by itself: leave out --order abba"
+    yield plan.search_rate and is_abba, words
+    words = "--rate auto looks for the limit under one prompt length: give one with --pp"
+    yield plan.search_rate and len(plan.lengths) > 1, words
+    yield is_agents and is_counted, "--agents: a level lasts --duration seconds: leave out --requests"
+    yield is_agents and has_slo, "--slo looks for a concurrency: leave out --agents"
+    words = "--agents: --order abba needs one run a level: leave out --runs"
+    yield is_agents and is_abba and plan.runs > 1, words
+    words = "--depth sends bursts, each after its context: leave out --mode, --rate, --agents"
+    yield has_depths and not is_burst, words
+    words = "--longest looks for the longest prompt without context: leave out --depth"
+    yield has_depths and plan.longest, words
+    words = "--whole-prompt says how --depth is sent: give the depths, as in --depth 0,4k,16k"
+    yield plan.whole and not has_depths, words
+    words = "--leave hangs up on requests at once: leave out --rate, --agents and --trace"
+    yield plan.leave and not (is_burst or is_steady), words
+    words = (
+        "long prompts beside the requests (preset interference) need --mode steady with --duration: "
+        "leave out --slo, --requests and other loads"
+    )
+    yield plan.beside is not None and (not is_steady or plan.duration_s is None or has_slo), words
+    words = "a burst level is bounded by --duration or by --requests, not by both"
+    yield is_burst and plan.duration_s is not None and is_counted, words
 
 
-def _check_prompts(plan: Plan) -> None:
-    """Check what excludes prompts of the user's own."""
-    if plan.prompts is None:
-        return
-    if plan.prompts.has_messages and plan.api is Api.COMPLETIONS:
-        raise UsageError(f"--prompts: {plan.prompts.name} has messages: leave out --api completions")
-    other_options = {
+def _rules_of_prompts(plan: Plan) -> Iterator[_Rule]:
+    """Yield what excludes prompts of the user's own, and texts of several kinds."""
+    makes_prompts = {
         "--agents": plan.kind is LoadKind.AGENTS,
         "--trace": plan.trace is not None,
         "--depth": bool(plan.depths),
         "--longest": plan.longest,
     }
-    for option, is_given in other_options.items():
-        if is_given:
-            raise UsageError(f"--prompts: {option} makes prompts of its own: leave out one of them")
-
-
-def _check_texts(plan: Plan) -> None:
-    """Check that the kinds of text are known, and what excludes them."""
-    if not plan.texts:
-        return
-    unknown = next((text for text in plan.texts if text not in TEXTS), None)
-    if unknown is not None:
-        raise UsageError(f"there is no text '{clean(unknown, 40)}' (known: {', '.join(TEXTS)})")
-    other_options = {
-        "--prompts": plan.prompts is not None,
+    prompts, texts = plan.prompts, bool(plan.texts)
+    if prompts is not None:
+        words = f"--prompts: {prompts.name} has messages: leave out --api completions"
+        yield prompts.has_messages and plan.api is Api.COMPLETIONS, words
+        for option, is_given in makes_prompts.items():
+            yield is_given, f"--prompts: {option} makes prompts of its own: leave out one of them"
+    for text in plan.texts:
+        yield text not in TEXTS, f"there is no text '{clean(text, 40)}' (known: {', '.join(TEXTS)})"
+    others = {
+        "--prompts": prompts is not None,
         "--rate, --agents, --trace": plan.mode not in {LoadMode.BURST, LoadMode.STEADY},
-        "--depth": bool(plan.depths),
-        "--longest": plan.longest,
+        **makes_prompts,
         "--slo": bool(plan.slo),
         "long prompts beside them": plan.beside is not None,
         "all lengths of --pp but one": len(plan.lengths) > 1,
     }
-    for option, is_given in other_options.items():
-        if is_given:
-            raise UsageError(f"texts of several kinds (preset kinds) are measured alone: leave out {option}")
-
-
-def _check_context(plan: Plan) -> None:
-    if plan.depths and plan.mode is not LoadMode.BURST:
-        raise UsageError("--depth sends bursts, each after its context: leave out --mode, --rate, --agents")
-    if plan.depths and plan.longest:
-        raise UsageError("--longest looks for the longest prompt without context: leave out --depth")
-    if plan.whole and not plan.depths:
-        raise UsageError("--whole-prompt says how --depth is sent: give the depths, as in --depth 0,4k,16k")
-
-
-def _check_open(plan: Plan) -> None:
-    """Check what excludes requests at a rate, and that there are neither too many nor too few."""
-    if plan.requests is not None:
-        raise UsageError("--rate: a level lasts --duration seconds: leave out --requests")
-    if plan.slo:
-        if plan.trace is not None:
-            raise UsageError("--slo looks for a concurrency: leave out --trace")
-        raise UsageError("--slo looks for a concurrency: for a rate, use sparktop capacity --rate --slo")
-    if plan.trace is not None:
-        return
-    if plan.search_rate and plan.order is Order.ABBA:
-        raise UsageError("--rate auto looks for each target's limit by itself: leave out --order abba")
-    if plan.search_rate and len(plan.lengths) > 1:
-        raise UsageError("--rate auto looks for the limit under one prompt length: give one with --pp")
-    pattern = parse_pattern(plan.arrivals)
-    for point in plan.points:
-        check_arrivals(pattern, point, plan.duration_s or OPEN_S)
-
-
-def _check_agents(plan: Plan) -> None:
-    if plan.requests is not None:
-        raise UsageError("--agents: a level lasts --duration seconds: leave out --requests")
-    if plan.slo:
-        raise UsageError("--slo looks for a concurrency: leave out --agents")
-    if plan.runs > 1 and plan.order is Order.ABBA:
-        raise UsageError("--agents: --order abba needs one run a level: leave out --runs")
+    for option, is_given in others.items():
+        words = f"texts of several kinds (preset kinds) are measured alone: leave out {option}"
+        yield texts and is_given, words
 
 
 _OPTION = re.compile(r"--([a-z-]+)")
