@@ -394,19 +394,10 @@ class _DraftParser:
         )
 
     def check_bounds(self) -> None:
-        """Add messages to `problems` if runs, duration and requests do not fit the load mode.
-
-        Steady mode needs runs, and a duration or requests. Burst mode needs exactly one of the three.
-        """
-        if self.draft.kind != DraftKind.CONCURRENCY:
+        """Add messages to `problems` unless a burst has exactly one of runs, duration and requests."""
+        if self.draft.kind != DraftKind.CONCURRENCY or self.draft.mode == LoadMode.STEADY.value:
             return
         given_bounds = [name for name in _BOUNDS if str(getattr(self.draft, name)).strip()]
-        if self.draft.mode == LoadMode.STEADY.value:
-            if "runs" not in given_bounds:
-                self.problems.setdefault("runs", "write how many, as in 3")
-            if given_bounds in ([], ["runs"]):
-                self.problems.setdefault("duration", "steady load needs seconds or requests")
-            return
         if not given_bounds:
             self.problems.setdefault("runs", "write how many, or give seconds or requests")
         for name in given_bounds[1:]:

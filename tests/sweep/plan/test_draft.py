@@ -30,7 +30,7 @@ from sparktop.sweep.plan.draft import (
     without_missing,
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget
-from sparktop.sweep.plan.presets import BUILT_IN, make_plan
+from sparktop.sweep.plan.presets import BUILT_IN, STEADY_S, make_plan
 from sparktop.sweep.terms.definitions import MOST_CONCURRENCY
 
 TARGETS = (SweepTarget("a", "http://127.0.0.1:1", api_key="k"), SweepTarget("b", "http://127.0.0.1:2"))
@@ -224,9 +224,8 @@ def test_how_levels_end_is_said_once() -> None:
     assert problems(duration="5") == {"duration": words}
     assert list(problems(duration="5", requests="9")) == ["duration", "requests"]
     assert plan_of(replace(QUICK, runs="", requests="40")).requests == 40
-    assert list(problems(mode="steady")) == ["duration"]
-    assert list(problems(mode="steady", runs="", duration="5")) == ["runs"]
-    assert plan_of(replace(QUICK, mode="steady", duration="5")).mode is LoadMode.STEADY
+    steady = plan_of(replace(QUICK, mode="steady", runs=""))
+    assert (steady.mode, steady.runs, steady.duration_s) == (LoadMode.STEADY, 3, STEADY_S)
     assert "one prompt length" in problems(slo="ttft_p90_ms=2000", pp="128,256")["slo"]
     assert "give runs" in problems(slo="ttft_p90_ms=2000", runs="", duration="5")["slo"]
     found = problems(order="abba", runs="", duration="5")

@@ -283,7 +283,7 @@ async def test_the_arrows_go_through_everything() -> None:
 
 
 async def test_arrows_and_space_choose_targets_presets_and_words() -> None:
-    """Marks stay in the list's order, none is a problem; a preset fills all; steady load needs a time."""
+    """Marks stay in the list's order, none is a problem; a preset fills all; a steady load has a time."""
     opened = Opened()
     async with opened.on():
         await opened.go("targets", "home", "down", "space")
@@ -307,7 +307,7 @@ async def test_arrows_and_space_choose_targets_presets_and_words() -> None:
         assert ", changed" not in opened.words()
         await opened.go("mode", "right")
         assert opened.draft.mode == "steady"
-        assert "✗ cannot start: " in opened.words()
+        assert "4 to 13 min" in opened.cost()
         await opened.press("space")
         assert opened.draft == quick
         await opened.go("warmup", "left")
