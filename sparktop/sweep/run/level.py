@@ -208,8 +208,6 @@ class LevelRecord(Struct, eq=False):
     """Start and end of each measured run, completed or cancelled."""
     facts: LevelFacts = field(default_factory=LevelFacts)
     """What a judgement of the result needs beside its metrics, as far as no sample is needed for it."""
-    health_entered: int = 0
-    """Number of entries of `facts.health` that the sweep's result already contains."""
     growth: dict[str, Counters] = field(default_factory=dict)
     """Growth of each server's counters over all batches, warm-up included, to compare with all requests."""
     measured: dict[str, Counters] = field(default_factory=dict)

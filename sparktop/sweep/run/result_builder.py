@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -54,7 +54,8 @@ class ResultBuilder:
     def __init__(self, plan: Plan, started_at: datetime, *, simulated: bool = False) -> None:
         """Start with a result that has the plan and its targets, but no levels."""
         self._plan = plan
-        self._health: list[ClientHealth] = []
+        self._health: dict[tuple[str, Level], Sequence[ClientHealth]] = {}
+        """The load generator's health in each run, by target and level."""
         self.result = SweepResult(
             started_at=started_at.astimezone(UTC),
             sparktop=__version__,
@@ -114,13 +115,13 @@ class ResultBuilder:
         )
         self._change(ran=(*self.result.ran, run_entry))
 
-    def enter_level(self, target: str, level: LevelResult, health: Iterable[ClientHealth]) -> LevelResult:
+    def enter_level(self, target: str, level: LevelResult, health: Sequence[ClientHealth]) -> LevelResult:
         """Store the result of a level, and the load generator's `health` in each run of the level.
 
         Replace an earlier result of the same load. Return the level as stored: with the router overhead and
         the reasons for doubt that depend on other levels.
         """
-        self._health += health
+        self._health[target, level_of(level)] = health
         result = self.result.with_level(target, level)
         targets = with_clock_shifts(self._add_overheads(result.targets))
         sources = {measured.tokens_from for target in targets for measured in target.levels} - {None}
@@ -202,7 +203,7 @@ class ResultBuilder:
         CPU use and event loop lag are the maximum over all runs, because a single bad run is a reason to
         doubt.
         """
-        health = self._health
+        health = [run for runs in self._health.values() for run in runs]
         if not health:
             return ClientResult()
         lags = [run.loop_lag_ms for run in health if run.loop_lag_ms]

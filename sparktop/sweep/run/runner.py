@@ -488,9 +488,7 @@ class SweepRunner:
             return None
         # In a thread, because a hundred thousand tokens take long enough to freeze a screen.
         made = await asyncio.to_thread(record.result, self._log, self._models)
-        health, entered = record.facts.health, record.health_entered
-        record.health_entered = len(health)
-        level = self._builder.enter_level(batch.level.target, made, health[entered:])
+        level = self._builder.enter_level(batch.level.target, made, record.facts.health)
         await asyncio.to_thread(self._save_now)
         if batch.last or self._is_stopped():
             self._emit(LevelMeasured(batch.level.target, level, self.result))

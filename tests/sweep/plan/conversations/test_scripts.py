@@ -78,20 +78,6 @@ def _at(values: list[int], share: float) -> float:
     return quantile(sorted(map(float, values)), share)
 
 
-@pytest.mark.long
-def test_coder_has_the_published_shape() -> None:
-    """64 calls on average, prompts of 55 k tokens, 96 % of them cacheable, a third compacted."""
-    played = _play("coder")
-    assert fmean(played.calls) == pytest.approx(64, rel=0.06)
-    assert _at(played.calls, 0.5) == pytest.approx(9, abs=1)
-    assert _at(played.calls, 0.9) == pytest.approx(160, rel=0.06)
-    assert _at(played.prompts, 0.5) == pytest.approx(55_000, rel=0.03)
-    assert _at(played.prompts, 0.9) == pytest.approx(87_000, rel=0.02)
-    assert fmean(played.new) == pytest.approx(2_000, rel=0.03)
-    assert played.known / sum(played.prompts) == pytest.approx(0.960, abs=0.002)
-    assert played.compacted / COUNT == pytest.approx(0.32, abs=0.02)
-
-
 def test_coder_quick_has_the_published_shape() -> None:
     """21 calls, prompts of 16 k tokens, 95.6 % of them cacheable."""
     played = _play("coder-quick")
