@@ -1,6 +1,6 @@
 """The doctor's network operations, and the checks of host names.
 
-The operations are name resolution, TCP connections and single GETs.
+The operations are name resolution and TCP connections.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from urllib.parse import urlsplit
 
 from sparktop.doctor.check import Check, Status
 from sparktop.model.text import clean, host_port
-from sparktop.net.client import Request, Response, send_once
-from sparktop.net.failure import Trust, look_up, timeout_error, transport_error
+from sparktop.net.failure import look_up, timeout_error, transport_error
 
 RESOLVE_TIMEOUT_S = 5.0
 """As long as mDNS waits before it gives up."""
 CONNECT_TIMEOUT_S = 3.0
 """Seconds for a TCP connection."""
-GET_TIMEOUT_S = 5.0
-"""Seconds for a GET."""
+POLL_TIMEOUT_S = 15.0
+"""Seconds for a poll, which may take several requests."""
 _PORTS = {"http": 80, "https": 443}
 """Usual ports by scheme."""
 
@@ -47,9 +46,9 @@ def host_port_of(url: str) -> tuple[str, int] | None:
 class Network:
     """Network operations that the checks use."""
 
-    def __init__(self, get_timeout_s: float = GET_TIMEOUT_S) -> None:
-        """Limit each GET to this time in seconds."""
-        self._get_timeout_s = get_timeout_s
+    def __init__(self, poll_timeout_s: float = POLL_TIMEOUT_S) -> None:
+        """Limit each poll of a server or router to this time in seconds."""
+        self.poll_timeout_s = poll_timeout_s
 
     async def resolve(self, host: str) -> tuple[tuple[str, ...], float]:
         """Return (the addresses of `host` by the system's resolver, seconds that this took).
@@ -83,20 +82,6 @@ class Network:
         except (OSError, UnicodeError) as error:
             raise transport_error(error, where) from error
         transport.abort()
-
-    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Response:
-        """Send a GET and return the response, whatever its status; its time and its size are limited.
-
-        `tls_ca` is a file that verifies the server's certificate; None: the system's certificates do. Of
-        redirects only that of a last slash is followed.
-
-        Raises:
-            AnswerError: no complete response was received.
-        """
-        address = host_port_of(url)
-        where = shown_address(*address) if address else clean(url, 80)
-        request = Request(url, where, api_key, tls=Trust(tls_ca, where).context())
-        return await send_once(request, self._get_timeout_s)
 
 
 _SLOW_S = 0.5

@@ -1,14 +1,12 @@
 """Checks of servers, routers and Prometheus: whether they respond, how fast, what their pages lack.
 
-All requests are GETs on read-only routes. A router's `/health` is never requested, because LiteLLM would send
-completions to its backends.
+Servers and routers are polled as by the monitor, on routes that only read.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from msgspec.structs import replace
@@ -16,17 +14,16 @@ from msgspec.structs import replace
 from sparktop.analysis.placement import launched_slots, server_process
 from sparktop.doctor.check import Check, Status
 from sparktop.doctor.network import Network, host_port_of, shown_address
-from sparktop.engines import ENGINES, METRICS_PATH, PageError, read_page
+from sparktop.engines import ENGINES
 from sparktop.engines.registry import EngineKind
-from sparktop.engines.router_pages import LISTS, TITLES, router_kind
+from sparktop.engines.router_pages import TITLES
 from sparktop.model.engine import EngineIdentity, EngineSample
-from sparktop.model.failure import FailureKind
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import Workloads
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
-from sparktop.net.client import Response
-from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, is_of_proxy, server_words, status_error
-from sparktop.sources.engine_http import EnginePages, RouteFinder, ask_facts
+from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError
+from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.prometheus.client import PrometheusClient, Series
 from sparktop.sources.prometheus.found import (
     GROUPS_ADVICE,
@@ -41,15 +38,11 @@ from sparktop.sources.prometheus.found import (
     past_query,
     servers_query,
 )
-from sparktop.sources.source import LIVELINESS, is_litellm
+from sparktop.sources.router import RouterSource
 
 _UNSEEN = Workloads()
-_OK = 200
-"""HTTP status of an answer."""
 _SLOW_MS = 500.0
 """Milliseconds; a metrics page that takes longer is too slow for a poll every second."""
-_PROBE_DEADLINE_S = 15.0
-"""Seconds for finding a server's metrics page."""
 _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.REFUSED: "start it, with --host 0.0.0.0 if it is on another machine, or correct the port",
     FailureKind.TIMEOUT: "ping the host; look for a firewall between here and there",
@@ -62,7 +55,7 @@ _ADVICE: Mapping[FailureKind, str] = {
     FailureKind.METRICS_DISABLED: "start the server with its metrics on",
     FailureKind.OTHER_PROGRAM: "correct the port: watch the inference server instead",
     FailureKind.MALFORMED: "correct the port: something else listens there",
-    FailureKind.ROUTER: "a router, not an inference server: watch it with [[routers]]",
+    FailureKind.ROUTER: "its figures need the servers behind it",
     FailureKind.UNSUPPORTED: "correct url or engine in the configuration",
     FailureKind.LOADING: "wait: loading a large model takes minutes",
     FailureKind.ENGINE_DEAD: "restart the server; its log says why the engine died",
@@ -80,72 +73,72 @@ async def check_backend(
     reach = await check_port(target.name, target.url, network)
     if reach.status is Status.FAIL:
         return [reach]
-    visit = _Visit(target, network)
-    if target.engine == "auto":
-        # Before its page, which may be that of a server behind it.
-        is_litellm_router = await visit.is_litellm_router()
-        kind = None if is_litellm_router else await _listing_kind(visit.get)
-        if is_litellm_router or kind is not None:
-            title = "LiteLLM" if kind is None else TITLES[kind]
-            message = f"a router ({title}), not an inference server: its figures need the servers behind it"
-            advice = "watch it with [[routers]]"
-            advice += "" if kind else ", where api_key_env adds deployments, strategy and failures"
-            return [reach, Check(f"{target.name} router", Status.WARN, message, advice)]
-    metrics, sample = await visit.read_page()
-    checks = [reach, metrics]
-    if sample is not None:
-        engine = ENGINES[sample.engine]
-        identity = await visit.identify(engine)
-        server = server_process(target.url, sample.engine, processes, alone=False)
-        launched = None if server is None else launched_slots(server, len(sample.lanes))
-        checks.append(_check_version(target, engine, identity))
-        if not engine.runs_nothing:  # it runs no requests, or its engine has a page of its own
-            checks += [
-                _check_model(target, sample, identity),
-                _check_slots(target, replace(identity, slots=identity.slots or sample.slots), launched),
-            ]
-        checks += await visit.check_health(engine)
+    source = EngineSource(target)
+    try:
+        sample = await source.poll(network.poll_timeout_s)
+        if isinstance(sample, Failure):
+            return [reach, _failed_poll(target.name, sample)]
+        await source.settle()
+        # Read again: the first request also waits for imports, and only now its health is known.
+        again = await source.poll(network.poll_timeout_s)
+    finally:
+        await source.close()
+    sample = again if isinstance(again, EngineSample) else sample
+    engine, identity = ENGINES[sample.engine], source.identity or EngineIdentity()
+    server = server_process(target.url, sample.engine, processes, alone=False)
+    launched = None if server is None else launched_slots(server, len(sample.lanes))
+    checks = [reach, _check_metrics(target.name, sample), _check_version(target, engine, identity)]
+    if not engine.runs_nothing:  # it runs no requests, or its engine has a page of its own
+        checks += [
+            _check_model(target, sample, identity),
+            _check_slots(target, replace(identity, slots=identity.slots or sample.slots), launched),
+        ]
+    if isinstance(again, Failure):
+        checks.append(failure_check(f"{target.name} engine", again))
     return checks
 
 
-async def check_router(target: RouterTarget, network: Network) -> list[Check]:
-    """Return the checks of a router: its port, and its liveness route or metrics page.
+def _failed_poll(name: str, failure: Failure) -> Check:
+    if failure.kind is FailureKind.ROUTER:
+        return Check(f"{name} router", Status.WARN, failure.message, _ADVICE[failure.kind])
+    return failure_check(f"{name} metrics", failure)
 
-    If the port or the route does not answer, the checks after it are left out.
+
+def _check_metrics(name: str, sample: EngineSample) -> Check:
+    """Return the check of a server's metrics page, or of its list of models if it has no page."""
+    title = f"{name} metrics"
+    size = f"{(sample.page_bytes or 0) / 1000:.1f} kB in {sample.answer_ms or 0:.0f} ms"
+    ranks = f", {len(sample.lanes)} data-parallel ranks" if len(sample.lanes) > 1 else ""
+    message = f"{ENGINES[sample.engine].title}, {size}{ranks}"
+    if sample.note is not None:
+        advice = "" if ENGINES[sample.engine].runs_nothing else "turn the server's metrics on"
+        return Check(title, Status.WARN, f"{message}: {sample.note}", advice)
+    if (sample.answer_ms or 0) > _SLOW_MS:
+        return Check(title, Status.WARN, message, "too slow for every second: --interval 5")
+    return Check(title, Status.OK, message)
+
+
+async def check_router(target: RouterTarget, network: Network) -> list[Check]:
+    """Return the checks of a router: its port, and what a poll of it says.
+
+    If the port does not answer, the check after it is left out.
     """
     reach = await check_port(target.name, target.url, network)
     if reach.status is Status.FAIL:
         return [reach]
     name = f"{target.name} router"
+    source = RouterSource(target)
     try:
-        reply = await network.get(target.url + LIVELINESS, tls_ca=target.tls_ca)
-        is_known = reply.status == _OK and is_litellm(reply.body)
-        page = reply if is_known else await network.get(target.url + METRICS_PATH, tls_ca=target.tls_ca)
-    except AnswerError as error:
-        return [reach, failure_check(name, error)]
-    kind = router_kind(page.body) if page.status == _OK and not is_known else None
-    if kind is None and not is_known:
-        kind = await _listing_kind(lambda path: network.get(target.url + path, tls_ca=target.tls_ca))
-    if kind is not None:
-        alive = Check(name, Status.OK, f"{TITLES[kind]}, answered in {page.answer_ms:.0f} ms")
-        return [reach, alive]
-    if not is_known:
-        seen = f"answers {LIVELINESS} with HTTP status {reply.status}: no router that is known, or not well"
+        reading = await source.poll(network.poll_timeout_s)
+    finally:
+        await source.close()
+    if isinstance(reading, Failure):
+        return [reach, failure_check(name, reading)]
+    if not reading.alive:
         advice = "look at its log; of other routers only the backends behind them are watched"
-        return [reach, Check(name, Status.WARN, seen, advice)]
-    return [reach, Check(name, Status.OK, f"alive, answered in {reply.answer_ms:.0f} ms")]
-
-
-async def _listing_kind(get: Callable[[str], Awaitable[Response]]) -> str | None:
-    """Return the kind of a router that lists its servers on a route of its own; None if it does not."""
-    for path, read in LISTS.items():
-        try:
-            listing = read((await get(path)).body)
-        except (AnswerError, PageError):
-            continue
-        if listing is not None:
-            return listing.kind
-    return None
+        return [reach, Check(name, Status.WARN, reading.note or "no router that is known", advice)]
+    message = f"{TITLES.get(reading.kind, 'LiteLLM')}, answered in {reading.answer_ms or 0:.0f} ms"
+    return [reach, Check(name, Status.OK, "; ".join(filter(None, (message, reading.note))))]
 
 
 async def check_port(
@@ -168,100 +161,10 @@ async def check_port(
     return Check(title, Status.OK, f"{shown_address(*address)} takes connections")
 
 
-def failure_check(name: str, error: AnswerError | PageError) -> Check:
+def failure_check(name: str, error: AnswerError | Failure) -> Check:
     """Return the check `name` for an answer that failed, with advice by the kind of the failure."""
     status = Status.WARN if error.kind is FailureKind.LOADING else Status.FAIL
     return Check(name, status, error.message, _ADVICE.get(error.kind, ""))
-
-
-class _Visit:
-    """Sends the requests that the checks of one server need."""
-
-    def __init__(self, target: BackendTarget, network: Network) -> None:
-        self._target = target
-        self._network = network
-        self._pages = EnginePages(target.engine, self._answer)
-        self._where = shown_address(*(host_port_of(target.url) or ("?", 0)))
-
-    async def read_page(self) -> tuple[Check, EngineSample | None]:
-        """Read the server's metrics page, as the monitor would; return (check, sample on the page).
-
-        If the server has no metrics page, its list of models is read instead. The sample is None if neither
-        can be read.
-        """
-        name = f"{self._target.name} metrics"
-        finder = RouteFinder(self._target.engine, time.monotonic)
-        try:
-            sample = await finder.read(self._ask_page, _PROBE_DEADLINE_S)
-            if (sample.answer_ms or 0) > _SLOW_MS:
-                # Measured again, because the first request also waits for imports.
-                sample = await finder.read(self._ask_page, _PROBE_DEADLINE_S)
-        except (AnswerError, PageError) as error:
-            return failure_check(name, error), None
-        size = f"{(sample.page_bytes or 0) / 1000:.1f} kB in {sample.answer_ms or 0:.0f} ms"
-        ranks = f", {len(sample.lanes)} data-parallel ranks" if len(sample.lanes) > 1 else ""
-        message = f"{ENGINES[sample.engine].title}, {size}{ranks}"
-        if sample.note is not None:
-            advice = "" if ENGINES[sample.engine].runs_nothing else "turn the server's metrics on"
-            return Check(name, Status.WARN, f"{message}: {sample.note}", advice), sample
-        if (sample.answer_ms or 0) > _SLOW_MS:
-            return Check(name, Status.WARN, message, "too slow for every second: --interval 5"), sample
-        return Check(name, Status.OK, message), sample
-
-    async def is_litellm_router(self) -> bool:
-        """Return whether the server is a LiteLLM router, judged by its liveness route."""
-        try:
-            return is_litellm((await self.get(LIVELINESS)).body)
-        except AnswerError:
-            return False
-
-    async def _ask_page(self, engine: str, deadline_s: float) -> EngineSample:
-        answer = await self._pages.answer(engine, deadline_s)
-        return read_page(answer.body, at=0.0, engine=engine, answer_ms=answer.answer_ms)
-
-    async def _answer(self, path: str, deadline_s: float) -> Response:
-        del deadline_s  # each GET has a deadline of its own
-        return await self.get(path)
-
-    async def identify(self, engine: EngineKind) -> EngineIdentity:
-        """Request the engine's identity routes and return the identity.
-
-        Fields that no route reports are None.
-        """
-        return engine.identify(await ask_facts(engine, self._answer, 0.0))
-
-    async def check_health(self, engine: EngineKind) -> list[Check]:
-        """Return a failed check if the health route reports that the engine process has died, else []."""
-        if engine.health is None:
-            return []
-        try:
-            await self.get(engine.health)
-        except AnswerError as error:
-            if error.kind is FailureKind.LOADING:
-                message = f"503 of {engine.health}: the engine has died, only its HTTP server answers"
-                advice = _ADVICE[FailureKind.ENGINE_DEAD]
-                return [Check(f"{self._target.name} engine", Status.FAIL, message, advice)]
-        return []
-
-    async def get(self, path: str) -> Response:
-        """Request a route with the target's key.
-
-        Raises:
-            AnswerError: there is no answer, or its status is not 200.
-        """
-        api_key = self._target.api_key
-        reply = await self._network.get(self._target.url + path, api_key=api_key, tls_ca=self._target.tls_ca)
-        if reply.status != _OK:
-            words = server_words(reply.body, api_key)
-            raise status_error(
-                reply.status,
-                self._where,
-                location=reply.headers.get("location", ""),
-                words=words,
-                has_key=bool(api_key),
-                by_proxy=is_of_proxy(reply.body),
-            )
-        return reply
 
 
 def _check_version(target: BackendTarget, engine: EngineKind, identity: EngineIdentity) -> Check:

@@ -355,6 +355,11 @@ class EngineSource(HttpSource):
         # The counters of a dead engine's page are frozen, so its sample must not pass for a current one.
         return sample if self._dead is None else self._dead_engine_failure(self._dead)
 
+    async def settle(self) -> None:
+        """Wait for the background request for identity and health, if a poll has started one."""
+        if self._asking is not None:
+            await asyncio.wait({self._asking})
+
     async def close(self) -> None:
         """Cancel the background request for identity or health, and release the session."""
         if self._asking is not None:

@@ -8,7 +8,6 @@ import pytest
 
 from sparktop.doctor.network import Network, shown_address
 from sparktop.model.failure import FailureKind
-from sparktop.net.client import Response
 from sparktop.net.failure import AnswerError
 from tests.sources import conftest as sources
 
@@ -16,7 +15,6 @@ VLLM_PAGE = b"""\
 vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
 vllm:num_requests_waiting{engine="0",model_name="tiny"} 2.0
 """
-NOT_FOUND = Response(404, b"", 0.0, {})
 serve = sources.serve
 """The fixture that starts a server which answers raw bytes."""
 VLLM: dict[str, bytes] = {
@@ -27,22 +25,18 @@ VLLM: dict[str, bytes] = {
 
 
 class FakeNetwork(Network):
-    """A network whose names, ports and responses come from tables; anything else does not exist."""
+    """A network whose names and ports come from tables; other names do not exist."""
 
     def __init__(
         self,
         *,
         names: Mapping[str, tuple[tuple[str, ...], float]] | None = None,
-        pages: Mapping[str, Response | AnswerError] | None = None,
         closed: tuple[int, ...] = (),
-        other: Response = NOT_FOUND,
     ) -> None:
+        super().__init__()
         self.names = names or {}
-        self.pages = pages or {}
         self.closed = closed
-        self.other = other
         self.resolved: list[str] = []
-        self.asked: list[tuple[str, str | None]] = []
 
     async def resolve(self, host: str) -> tuple[tuple[str, ...], float]:
         """Return the addresses of a name from the table; raise OSError if it has none."""
@@ -57,17 +51,8 @@ class FakeNetwork(Network):
             where = shown_address(host, port)
             raise AnswerError(FailureKind.REFUSED, f"nothing listens on {where} (connection refused)")
 
-    async def get(self, url: str, *, api_key: str | None = None, tls_ca: str | None = None) -> Response:
-        """Return the response for a URL from the table, else the other; raise it if it is an error."""
-        del tls_ca
-        self.asked.append((url, api_key))
-        found = self.pages.get(url, self.other)
-        if isinstance(found, AnswerError):
-            raise found
-        return found
-
 
 @pytest.fixture
 def network() -> Network:
     """Return the real network, with a deadline that a busy machine keeps."""
-    return Network(get_timeout_s=100.0)
+    return Network(poll_timeout_s=100.0)

@@ -18,7 +18,6 @@ from sparktop.doctor.servers import check_backend, check_prometheus, check_route
 from sparktop.engines.tables import RUNNING
 from sparktop.model.node import Workload, Workloads
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget, Watch
-from sparktop.net.client import Response
 from sparktop.watch.listed import CACHE_VARIABLE
 from tests.doctor.conftest import VLLM, FakeNetwork
 from tests.sources.conftest import Serve, answer
@@ -44,8 +43,7 @@ async def test_a_healthy_server_passes(serve: Serve, network: Network) -> None:
     assert {check.status for check in checks.values()} == {Status.OK}
     assert all(head.startswith(b"GET ") for head in server.heads)
     assert set(server.paths) == {
-        *("/props", "/metrics", "/version", "/v1/models"),
-        *("/health", "/health/liveliness", "/workers", "/running"),
+        *("/props", "/metrics", "/version", "/v1/models", "/health", "/workers"),
     }
 
 
@@ -65,15 +63,15 @@ async def test_a_router_that_forwards_a_page_is_no_server(serve: Serve, network:
     server = await serve({**VLLM, "/workers": answer(workers)})
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
     assert set(checks) == {"port", "router"}
-    assert checks["router"].message.startswith("a router (vllm-router), not an inference server")
-    assert checks["router"].advice == "watch it with [[routers]]"
+    assert "is a router (vllm-router), not an inference server" in checks["router"].message
+    assert "[[routers]]" in checks["router"].message
 
 
 @pytest.mark.parametrize(
     ("path", "reply", "name", "words"),
     [
         ("/metrics", answer(b"python_info 1\n"), "metrics", "vLLM has none with --disable-log-stats"),
-        ("/health", answer(b"", "503 Service Unavailable"), "engine", "the engine has died"),
+        ("/health", answer(b"", "503 Service Unavailable"), "engine", "has died"),
     ],
 )
 async def test_what_fails_beside_good_answers(
@@ -118,7 +116,7 @@ async def test_silence_is_one_clean_line(serve: Serve) -> None:
         await reader.read()
 
     server = await serve(silent)
-    await fails_in_one_line(server.url, Network(get_timeout_s=0.3), "no answer from")
+    await fails_in_one_line(server.url, Network(poll_timeout_s=0.3), "no answer from")
 
 
 async def fails_in_one_line(url: str, network: Network, words: str) -> None:
@@ -172,8 +170,7 @@ async def test_a_router_known_by_its_page_is_alive(serve: Serve, network: Networ
     assert checks["router"].status is Status.OK
     assert "Dynamo's frontend" in checks["router"].message
     checks = by_name(await check_backend(BackendTarget("b", server.url), network))
-    assert checks["metrics"].status is Status.FAIL
-    assert "[[routers]]" in checks["metrics"].advice
+    assert checks["router"].status is Status.WARN
 
 
 NAMES = {
@@ -266,10 +263,10 @@ def test_a_listed_server_that_is_gone_is_no_failure() -> None:
 
 
 @pytest.mark.parametrize("page", [b"# TYPE ray_tasks gauge\nray_tasks 1\n", b"<html>", b""])
-async def test_what_is_no_llm_server_is_not_called_one(page: bytes) -> None:
+async def test_what_is_no_llm_server_is_not_called_one(serve: Serve, network: Network, page: bytes) -> None:
     """Ray lists exporters of its own: they answer, and nothing has to be done about them."""
-    network = FakeNetwork(other=Response(200, page, 0.0, {}))
-    checks = soften_failures(await check_backend(BackendTarget("h:1", "http://h:1"), network))
+    server = await serve(answer(page))
+    checks = soften_failures(await check_backend(BackendTarget("h:1", server.url), network))
     assert {one.name: one.status for one in checks} == {
         "h:1 port": Status.OK,
         "h:1 metrics": Status.SKIP,

@@ -52,8 +52,7 @@ async def poll(source: EngineSource) -> EngineSample:
     """Poll once for a sample, and wait for the requests that it started."""
     sample = await source.poll(2.0)
     assert isinstance(sample, EngineSample), sample
-    if source._asking is not None:
-        await source._asking
+    await source.settle()
     return sample
 
 
@@ -270,8 +269,7 @@ SGLANG_PAGE = b'sglang:num_running_reqs{tp_rank="0"} 2.0\n'
 async def look(source: EngineSource) -> FailureKind | str:
     """Poll once; return the failure's kind, or the engine of the sample."""
     reading = await source.poll(2.0)
-    if source._asking is not None:
-        await source._asking
+    await source.settle()
     return reading.kind if isinstance(reading, Failure) else reading.engine
 
 
