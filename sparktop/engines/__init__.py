@@ -8,6 +8,6 @@ the pages of routers, which are not engines.
 """
 
 from sparktop.engines.exposition import PageError
-from sparktop.engines.registry import ENGINES, METRICS_PATH, EngineKind, engine_of, read_page
+from sparktop.engines.registry import ENGINES, METRICS_PATH, EngineKind, read_page
 
-__all__ = ["ENGINES", "METRICS_PATH", "EngineKind", "PageError", "engine_of", "read_page"]
+__all__ = ["ENGINES", "METRICS_PATH", "EngineKind", "PageError", "read_page"]

@@ -336,15 +336,6 @@ def read_page(
     return replace(_merge_samples(samples), answer_ms=answer_ms, page_bytes=len(body), page=body)
 
 
-def engine_of(body: bytes) -> str | None:
-    """Return the name of the engine that writes a metrics page; None if it has no sample of a known one.
-
-    Raises:
-        PageError: ROUTER, with the router's name as its message: the page is one of a router.
-    """
-    return next((name for name, _ in _engines_on(body, "auto")), None)
-
-
 def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
     """Return the name and the prefix of each engine that writes a metrics page, the engine before its fronts.
 

@@ -39,7 +39,6 @@ from sparktop.net.failure import (
     forget_frames,
     host_and_port,
     is_of_proxy,
-    key_problem,
     look_up,
     same_page,
     server_words,
@@ -241,19 +240,16 @@ async def send_once(request: Request, deadline_s: float) -> Response:
     A server may close a kept-alive connection just as it is used again.
 
     Raises:
-        AnswerError: as for `SharedSession.get`, or the token cannot be sent.
+        AnswerError: as for `SharedSession.get`.
     """
-    if (problem := key_problem(request.token)) is not None:
-        raise AnswerError(FailureKind.UNAUTHORIZED, problem)
-    session, began = SharedSession(), time.monotonic()
+    session = SharedSession()
     session.join()
     try:
-        response = await session.get(
+        return await session.get(
             request, deadline_s=deadline_s, clock=time.monotonic, cap_bytes=BODY_CAP_BYTES
         )
     finally:
         await session.leave()
-    return replace(response, answer_ms=(time.monotonic() - began) * 1000)
 
 
 class HttpSource:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import json
 import re
 from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ from msgspec import Struct
 
 from sparktop.analysis.placement import Address, address_of
 from sparktop.errors import UsageError
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import Deployment
 from sparktop.model.targets import (
     AGENT_PORT,
@@ -24,8 +24,7 @@ from sparktop.model.targets import (
     server_path,
 )
 from sparktop.model.text import clean, host_port
-from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError, look_up
-from sparktop.sources.source import LIVELINESS, is_litellm
+from sparktop.net.failure import HOW_TO_GIVE_A_KEY, look_up
 
 _RESOLVE_TIMEOUT_S = 5.0
 """Seconds that resolving a host name may take; mDNS gives up after this time."""
@@ -33,8 +32,6 @@ _CONNECT_TIMEOUT_S = 1.0
 """Seconds that a connection may take."""
 _ADDRESSES_MAX = 4
 """The most addresses of a host name that are tried."""
-_HTTP_OK = 200
-_HTTP_WANTS_KEY = frozenset({401, 403})
 _PORT_MAX = 65535
 """Highest port number."""
 _HOST_MAX = 253
@@ -45,26 +42,17 @@ _LABEL = re.compile(r"\w(?:[\w-]{0,61}\w)?")
 """A part of a host name between dots."""
 
 
-_COMMENT = re.compile(rb"(?m)^# (?:HELP|TYPE) ")
-"""Begins a comment with the name of a metric."""
 _ROUTER = "router"
-
-
-def _engine_of(page: bytes) -> str | None:
-    """Return the inference engine to which the metric names on a page belong; None if it is none.
-
-    Names in comments count too, because a server without requests may write nothing else. Return "router" for
-    the page of a router.
-    """
-    from sparktop.engines import PageError, engine_of  # late: arguments are parsed before the first picture
-    from sparktop.engines.router_pages import router_kind
-
-    if router_kind(page) is not None:
-        return _ROUTER
-    try:
-        return engine_of(_COMMENT.sub(b"", page))
-    except PageError:
-        return _ROUTER
+_NO_AGENT = frozenset(
+    {
+        FailureKind.MALFORMED,
+        FailureKind.NOT_FOUND,
+        FailureKind.REDIRECT,
+        FailureKind.TLS,
+        FailureKind.UNREACHABLE,
+    }
+)
+"""Failures of what is not an agent; one that reads its machine with trouble is an agent all the same."""
 
 
 class Found(Struct, frozen=True):
@@ -202,8 +190,7 @@ async def discover(
 ) -> Found:
     """Search the usual ports of all hosts at the same time, and identify the servers that listen there.
 
-    Only GET requests that change nothing are sent: to servers `/props`, `/metrics`, `/health/liveliness`
-    (LiteLLM's `/health` would run completions) and `/v1/models`; to agents `/healthz` and `/v1/sample`.
+    Only GET requests that change nothing are sent: those of a poll.
     """
     by_label: dict[str, str] = {}
     for host in hosts:  # each host once: 127.0.0.1 and localhost are one
@@ -320,29 +307,19 @@ class _HostSearch:
     async def _ask_port(self, port: int) -> str | None:
         """Return what answers at `port`: an engine's name, "auto", "router", "locked", or None.
 
-        "auto" is another server with the OpenAI API, "locked" a server that needs a key;
+        "auto" is a server of which only the models are known, "locked" a server that needs a key;
         None means that nothing answers there or that it is none of these.
         """
-        url = self._url(port)
-        status, props = await self._get(f"{url}/props")  # first: other routes would wake a llama.cpp
-        if status == 0:  # no answer: another request would only wait as long again
-            return None
-        from sparktop.engines import llamacpp  # late, see above
+        from sparktop.sources.engine_http import EngineSource  # late: arguments are parsed before that
 
-        if status == _HTTP_OK and llamacpp.is_server(_json_object(props)):
-            return "llamacpp"
-        _, page = await self._get(f"{url}/metrics")
-        return _engine_of(page) or await self._ask_for_models(url)
-
-    async def _ask_for_models(self, url: str) -> str | None:
-        """Return what a server without engine metrics is: "router" (LiteLLM), "auto", "locked" or None."""
-        status, body = await self._get(f"{url}{LIVELINESS}")
-        if status == _HTTP_OK and is_litellm(body):
-            return _ROUTER
-        status, body = await self._get(f"{url}/v1/models")
-        if status in _HTTP_WANTS_KEY:
-            return "locked"
-        return "auto" if status == _HTTP_OK and isinstance(_json_object(body).get("data"), list) else None
+        source = EngineSource(BackendTarget(self._name(port), self._url(port)))
+        try:
+            reading = await source.poll(self._answer_timeout_s)
+        finally:
+            await source.close()
+        if isinstance(reading, Failure):
+            return {FailureKind.ROUTER: _ROUTER, FailureKind.UNAUTHORIZED: "locked"}.get(reading.kind)
+        return "auto" if reading.note is not None else reading.engine
 
     async def _ask_agent(self, *, is_open: bool) -> str | None:
         """Return what answers at the agent's port: "agent", "locked", "other" or None.
@@ -352,40 +329,24 @@ class _HostSearch:
         """
         if not is_open:
             return None
-        url = self._url(self._ports.agent)
-        status, body = await self._get(f"{url}{_HEALTH_PATH}")
-        if status != _HTTP_OK or not isinstance(_json_object(body).get("sparktop"), str):
-            return "other"
-        status, _ = await self._get(f"{url}{_SAMPLE_PATH}")
-        return "locked" if status in _HTTP_WANTS_KEY else "agent"
+        from sparktop.sources.agent import AgentSource  # late, see above
 
-    async def _get(self, url: str) -> tuple[int, bytes]:
-        """Request `url`; return (HTTP status, body).
-
-        The status is 0 if there is no answer that can be read.
-        """
-        from sparktop.net.client import Request, send_once  # late, see above
-
+        source = AgentSource(NodeTarget(self._label, via="agent", url=self._url(self._ports.agent)))
         try:
-            reply = await send_once(Request(url, self._label), self._answer_timeout_s)
-        except AnswerError:
-            return 0, b""
-        return reply.status, reply.body
+            reading = await source.poll(self._answer_timeout_s)
+        finally:
+            await source.close()
+        if isinstance(reading, Failure):
+            return {FailureKind.UNAUTHORIZED: "locked"}.get(
+                reading.kind, "other" if reading.kind in _NO_AGENT else "agent"
+            )
+        return "agent"
 
     def _name(self, port: int) -> str:
         return host_port(self._label, port)
 
     def _url(self, port: int) -> str:
         return f"http://{host_port(self._host, port)}"
-
-
-def _json_object(body: bytes) -> dict[str, object]:
-    """Parse a JSON object; return {} if `body` is anything else."""
-    try:
-        result = json.loads(body)
-    except (ValueError, RecursionError):  # RecursionError: thousands of brackets
-        return {}
-    return result if isinstance(result, dict) else {}
 
 
 # Servers that a router lists and that are not watched yet: which of them may be polled, and their names.

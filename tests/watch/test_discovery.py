@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from sparktop.errors import UsageError
+from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import Deployment
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY
+from sparktop.sources.replies import encode, make_reply
 from sparktop.watch.discovery import (
     MOST_FOUND,
     Found,
@@ -119,15 +121,15 @@ async def test_litellm_is_a_router_and_its_health_is_never_asked(serve: Serve) -
     server: RawServer = await serve({"/health/liveliness": answer(b'"I\'m alive!"'), "/v1/models": MODELS})
     found = await look(serve, router=server.port)
     assert found == Found(routers=(RouterTarget(f"localhost:{server.port}", server.url),))
-    assert server.paths == ["/props", "/metrics", "/health/liveliness"]
+    assert "/health" not in server.paths
 
 
-HEALTHY_AGENT = answer(b'{"ok": true, "sparktop": "0.1.0"}')
+AGENT_REPLY = answer(encode(make_reply(NodeIdentity(), (NodeSample(0.0),), 0.0)))
 
 
 async def test_an_agent_is_a_node_and_its_backends_are_on_it(serve: Serve) -> None:
     """An agent that answers becomes a node named after its host, and the engines there belong to it."""
-    agent: RawServer = await serve({"/healthz": HEALTHY_AGENT, "/v1/sample": answer(b"{}")})
+    agent: RawServer = await serve({"/v1/sample": AGENT_REPLY})
     engine: RawServer = await serve({"/metrics": answer(HEALTHY_PAGE)})
     found = await look(serve, engine, agent=agent.port)
     assert found == Found(
@@ -135,7 +137,7 @@ async def test_an_agent_is_a_node_and_its_backends_are_on_it(serve: Serve) -> No
         nodes=(NodeTarget("localhost", via="agent", url=agent.url),),
         agents=(f"localhost:{agent.port}",),
     )
-    assert agent.paths == ["/healthz", "/v1/sample"]
+    assert agent.paths == ["/v1/sample"]
 
 
 async def test_a_server_that_wants_a_key_is_noted(serve: Serve) -> None:
