@@ -5,9 +5,7 @@ Servers and routers are polled as by the monitor, on routes that only read.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from statistics import median
+from collections.abc import Mapping
 
 from msgspec.structs import replace
 
@@ -24,21 +22,10 @@ from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.prometheus.client import PrometheusClient, Series
-from sparktop.sources.prometheus.found import (
-    GROUPS_ADVICE,
-    Key,
-    active_targets,
-    down_query,
-    down_text,
-    found_servers,
-    groups_fault,
-    is_federated,
-    key_of,
-    past_query,
-    servers_query,
-)
+from sparktop.sources.prometheus.client import PrometheusClient
+from sparktop.sources.prometheus.found import GROUPS_ADVICE, down_text
 from sparktop.sources.router import RouterSource
+from sparktop.watch.prometheus_finder import Finder
 
 _UNSEEN = Workloads()
 _SLOW_MS = 500.0
@@ -211,8 +198,6 @@ _SKEW_S = 5.0
 """Seconds; a smaller difference of clocks does not matter for scrapes."""
 _SLOW_SCRAPES_S = 30.0
 """Seconds between scrapes from which on rates and verdicts are slow."""
-_TARGETS = "/api/v1/targets?state=active"
-"""Route with what a Prometheus scrapes."""
 
 
 async def check_prometheus(target: PrometheusTarget, network: Network) -> list[Check]:
@@ -221,21 +206,17 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     if reach.status is Status.FAIL:
         return [reach]
     client = PrometheusClient(target)
+    finder = Finder(target, client)
     try:
         clocks = await client.clocks()
-        answer = await client.query(servers_query(target.selector, target.group_by))
-        down, past_servers = await _targets_down(client, target)
-        listed = await asyncio.gather(client.get(_TARGETS), return_exceptions=True)
+        await finder.find()
     except AnswerError as error:
         failure = failure_check(f"{target.name} query", error)
         return [reach, replace(failure, advice=_PROMETHEUS_ADVICE.get(error.kind, failure.advice))]
     finally:
         await client.close()
-    active = {} if isinstance(listed[0], BaseException) else active_targets(listed[0])
-    servers = found_servers(answer.series, active, target.group_by, past_servers)
+    servers, down, every_s = finder.found.servers, finder.down, finder.every_s
     groups = len({server.group for server in servers})
-    scraped = [active[server.key.target] for server in servers if server.key.target in active]
-    every = [target.every_s for target in scraped if target.every_s]
     checks = [reach, _prometheus_clock_check(target.name, clocks.ahead_s)]
     if not servers:
         advice = "scrape the servers' /metrics, or correct the selector"
@@ -246,43 +227,22 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
                 "start them: a server is known once it was scraped",
             )
         return [*checks, Check(f"{target.name} servers", Status.FAIL, said, advice)]
-    pace = f", scraped every {median(every):g} s" if every else ""
+    pace = f", scraped every {every_s:g} s" if every_s else ""
     counts = f"{len(servers)} server{'' if len(servers) == 1 else 's'}"
     counts += f" in {groups} group{'' if groups == 1 else 's'}"
     said = f"{counts}{pace}"
-    slow = bool(every) and median(every) > _SLOW_SCRAPES_S
+    slow = (every_s or 0.0) > _SLOW_SCRAPES_S
     advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
     checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, said, advice))
     if dead := down & {server.key.target for server in servers}:
         advice = "start them, or correct their targets: the Prometheus cannot scrape them"
         checks.append(Check(f"{target.name} down", Status.FAIL, down_text(dead), advice))
-    if fault := groups_fault(answer.series, target.group_by):
+    if fault := finder.found.groups_fault:
         checks.append(Check(f"{target.name} groups", Status.WARN, fault, GROUPS_ADVICE))
-    if is_federated(server.key for server in servers):
+    if finder.found.federated:
         federated = "it federates another one: whether a server is down is not known"
         checks.append(Check(f"{target.name} federation", Status.WARN, federated, "name that one instead"))
-    if answer.warnings:
-        checks.append(Check(f"{target.name} warnings", Status.WARN, answer.warnings[0]))
     return checks
-
-
-async def _targets_down(
-    client: PrometheusClient, target: PrometheusTarget
-) -> tuple[frozenset[Key], Sequence[Series]]:
-    """Return the targets that are down, and the series of those that were servers within the past hour.
-
-    Raises:
-        AnswerError: the targets cannot be queried.
-    """
-    answer = await client.query(down_query())
-    down = frozenset(key_of(series.labels) for series in answer.series)
-    if not down:
-        return down, ()
-    try:
-        past_series = await client.query(past_query(target.selector, target.group_by, down))
-    except AnswerError:
-        return down, ()
-    return down, [series for series in past_series.series if key_of(series.labels).target in down]
 
 
 def _prometheus_clock_check(name: str, ahead_s: float) -> Check:

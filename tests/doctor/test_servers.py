@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -84,52 +83,6 @@ async def test_what_fails_beside_good_answers(
     assert words in checks[name].message
 
 
-@pytest.mark.parametrize(
-    ("raw", "words"),
-    [
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "does not answer in proper HTTP"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\nshort", "broke off in the middle"),
-        (b"\x15\x03\x01\x00\x02\x02\x16", "speaks TLS"),
-        (
-            b"HTTP/1.1 302 Found\r\nLocation: http://evil/\r\nContent-Length: 0\r\n\r\n",
-            "redirects to",
-        ),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n<htm", "not metrics"),
-        (b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * 200_000 + b"\r\n\r\n", "does not answer in proper HTTP"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9999999\r\n\r\n" + b"x" * 5_000_000, "larger than"),
-        (b"HTTP/1.1 500 \x1b]0;owned\x07\r\nContent-Length: 9\r\n\r\n\x1b[2Jboom!", "500"),
-    ],
-    ids=["ssh", "short", "tls", "redirect", "html", "header", "huge", "escapes"],
-)
-async def test_hostile_answers_are_one_clean_line(
-    serve: Serve, network: Network, raw: bytes, words: str
-) -> None:
-    """A hostile response is one line without control characters that says what is wrong."""
-    server = await serve(raw)
-    await fails_in_one_line(server.url, network, words)
-
-
-async def test_silence_is_one_clean_line(serve: Serve) -> None:
-    """A server that accepts the connection and says nothing is waited for until the deadline."""
-
-    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
-        await reader.read()
-
-    server = await serve(silent)
-    await fails_in_one_line(server.url, Network(poll_timeout_s=0.3), "no answer from")
-
-
-async def fails_in_one_line(url: str, network: Network, words: str) -> None:
-    """Check the server at `url`, whose metrics must fail with `words`."""
-    checks = await check_backend(BackendTarget("b", url, engine="vllm"), network)
-    text = to_text({"": checks})
-    metrics = by_name(checks)["metrics"]
-    assert metrics.status is Status.FAIL
-    assert words in metrics.message
-    assert len(text.splitlines()) == len(checks) + 3  # a heading, a blank line, the counts
-    assert all(char.isprintable() or char == "\n" for char in text)
-
-
 async def test_hostile_facts_are_cleaned(serve: Serve, network: Network) -> None:
     """Versions and names are cleaned and cut."""
     server = await serve(
@@ -144,22 +97,6 @@ async def test_hostile_facts_are_cleaned(serve: Serve, network: Network) -> None
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) < 300
     assert by_name(checks)["model"].message == "tiny, max_model_len not reported"
-
-
-async def test_the_key_goes_to_its_own_server_only(serve: Serve, network: Network) -> None:
-    """A key is sent in the Authorization header and never shown, also if the server repeats it."""
-    server = await serve({**VLLM, "/metrics": b"HTTP/1.1 400 Bad\r\nContent-Length: 6\r\n\r\ns3cret"})
-    checks = await check_backend(BackendTarget("b", server.url, engine="vllm", api_key="s3cret"), network)
-    assert all(b"authorization: bearer s3cret" in head.lower() for head in server.heads)
-    assert "s3cret" not in to_text({"": checks})
-
-
-async def test_the_health_of_a_sglang_is_never_asked(serve: Serve, network: Network) -> None:
-    """/health of SGLang is never requested, as it generates a token."""
-    server = await serve({"/metrics": answer(b'sglang:num_running_reqs{tp_rank="0"} 2.0\n')})
-    for engine in ("sglang", "auto"):
-        await check_backend(BackendTarget("b", server.url, engine=engine), network)
-    assert {path for path in server.paths if path.startswith("/health")} <= {"/health/liveliness"}
 
 
 async def test_a_router_known_by_its_page_is_alive(serve: Serve, network: Network) -> None:
