@@ -593,8 +593,6 @@ class BackendShare(Struct, frozen=True):
     running_max: float | None = None
     waiting_max: float | None = None
     kv_cache_max_percent: float | None = None
-    running: Slots = ()
-    """Running requests over the level, in time slots of equal length."""
 
 
 class LevelEvidence(Struct, frozen=True, eq=False):
@@ -605,17 +603,13 @@ class LevelEvidence(Struct, frozen=True, eq=False):
     """(name, value with unit), the most important first."""
     shares: tuple[BackendShare, ...] = ()
     balance_word: str | None = None
-    """The balance verdict: while the level runs that of the overview's group, afterwards of this level alone.
-
-    It is set even where this version does not know the verdict."""
+    """The balance verdict of the level; set even where this version does not know the verdict."""
     balance_reasons: tuple[str, ...] = ()
     balance_cause: str | None = None
     balance_hint: str | None = None
     timelines: tuple[Timeline, ...] = ()
     """One timeline for each run."""
     why_no_timeline: str | None = None
-    slot_s: float | None = None
-    """Seconds of a time slot in `shares`."""
 
 
 class SweepView(Struct, frozen=True, eq=False):

@@ -213,8 +213,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     grid = DotGrid(cells, plot_height)
     place = _PlotPlaces(_axis_of_points(values, cells), grid, *plot_ends(plot))
     for limit in plot.limits:
-        if not _is_hidden_by_point(place, plot, limit):
-            _draw_limit(place, limit)
+        _draw_limit(place, limit)
     sign = 1 if plot.more_is_better else -1
     # The line with the best value at its last point comes last; published references come before all others.
     worst_first = sorted(
@@ -304,16 +303,6 @@ def _draw_limit(place: _PlotPlaces, limit: LimitLine) -> None:
             grid.put(column, grid.row_of(place.y(limit.value)), "┄", _LIMIT)
 
 
-def _is_hidden_by_point(place: _PlotPlaces, plot: CurvePlot, limit: LimitLine) -> bool:
-    """Return whether a limit for one concurrency has the same row as a point there, so that it hides it."""
-    row = place.grid.row_of(place.y(limit.value))
-    points = (point for line in plot.lines for point in line.points)
-    return any(
-        point.point.value == limit.concurrency and place.grid.row_of(place.y(point.value.mean)) == row
-        for point in points
-    )
-
-
 def _label_limit(place: _PlotPlaces, limit: LimitLine) -> None:
     """Write a limit's label into free cells at the end of its line, or in a row that touches the line.
 
@@ -360,21 +349,11 @@ def _draw_curves(place: _PlotPlaces, plot: CurvePlot, worst_first: Sequence[int]
         for start, end in pairwise(dots):
             grid.line(start, end, line.place, sparse=line.reference is not None)
     grid.take_turns()
-    lettered: dict[tuple[int, int], int] = {}
     for index in worst_first:
         line = plot.lines[index]
         for point in line.points:
             column, row = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
             grid.put(column, row, line_letter(line), _MISSED if point.missed else line.place)
-            lettered[column, row] = index
-    hidden = [index for index in worst_first if index not in lettered.values()]
-    for index in hidden:  # others have all cells of its points: its letter stands beside the first
-        line, point = plot.lines[index], plot.lines[index].points[0]
-        column, row = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
-        cells = ((column + step, row) for step in (1, -1, 2, -2) if 0 <= column + step < grid.width)
-        if (cell := next((cell for cell in cells if cell not in lettered), None)) is not None:
-            grid.put(*cell, line_letter(line), _MISSED if point.missed else line.place)
-            lettered[cell] = index
     # No end of an interval is in the cell of a letter.
     for line in plot.lines:
         for point in line.points:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import nice_ceiling
-from sparktop.graphics.cells import fit, sparkrow
+from sparktop.graphics.cells import fit
 from sparktop.model.balance import BalanceWord
-from sparktop.model.sweep import BackendShare, LevelEvidence, MarkKind, level_name
+from sparktop.model.sweep import LevelEvidence, MarkKind, level_name
 from sparktop.panels.parts.figures import (
     WORD_ROLES,
     heading,
@@ -18,7 +15,7 @@ from sparktop.panels.parts.figures import (
     wrap_sentence,
 )
 from sparktop.panels.parts.text import Row, Run, fit_row, side_by_side
-from sparktop.panels.sweep.live import means, timeline_rows
+from sparktop.panels.sweep.live import timeline_rows
 from sparktop.panels.sweep.table import MARK_SIGNS, framed_sweep, page_title
 
 _FIGURE = 9
@@ -91,44 +88,30 @@ def _fact_rows(evidence: LevelEvidence, width: int) -> list[Row]:
 
 
 def _share_rows(evidence: LevelEvidence, width: int) -> list[Row]:
-    """Return a title, a heading, and a row per server: requests, batch sizes, queue, KV cache and a graph.
+    """Return a title, a heading, and a row per server: requests, batch sizes, queue and KV cache.
 
-    The graph shows running requests over time. Empty if nothing is known about the servers.
+    Empty if nothing is known about the servers.
     """
     shares = evidence.shares
     if not shares:
         return []
-    values = [value for share in shares for value in share.running if value is not None]
-    top = nice_ceiling(max(values, default=0.0), 4.0)
-    slot = f"running, 0 to {numbers.tick(top)}; a bar is {evidence.slot_s:g} s" if evidence.slot_s else ""
-    rows = [heading("load on each server", slot if values else "", width)]
     name_width = min(16, max(7, *(len(share.name) for share in shares)))
     head = [label(fit("server", name_width)), label(fit("requests", _FIGURE, "right"))]
     head += [label(fit(word, _FIGURE, "right")) for word in ("batch", "max run", "max wait", "max KV")]
-    rows.append(fit_row(head, width))
-    graph_width = width - name_width - 1 - 5 * _FIGURE
+    rows = [heading("load on each server", "", width), fit_row(head, width)]
     for index, share in enumerate(shares):
-        rows.append(fit_row(_share_row(share, index, name_width, graph_width, top), width))
+        figures = (
+            numbers.count(share.requests, 6),
+            numbers.UNKNOWN if share.busy_batch is None else f"{share.busy_batch:.1f}",
+            numbers.count(share.running_max, 6),
+            numbers.count(share.waiting_max, 6),
+            numbers.percent(share.kv_cache_max_percent),
+        )
+        row: Row = [(fit(share.name, name_width), part_role(index))]
+        for text in map(str.strip, figures):
+            row.append((fit(text, _FIGURE, "right"), "muted" if text == numbers.UNKNOWN else "text"))
+        rows.append(fit_row(row, width))
     return rows
-
-
-def _share_row(share: BackendShare, index: int, name_width: int, graph_width: int, top: float) -> Row:
-    batch = numbers.UNKNOWN if share.busy_batch is None else f"{share.busy_batch:.1f}"
-    figures = (
-        numbers.count(share.requests, 6),
-        batch,
-        numbers.count(share.running_max, 6),
-        numbers.count(share.waiting_max, 6),
-        numbers.percent(share.kv_cache_max_percent),
-    )
-    row: Row = [(fit(share.name, name_width), part_role(index))]
-    for text in figures:
-        stripped = text.strip()
-        row.append((fit(stripped, _FIGURE, "right"), "text" if stripped != numbers.UNKNOWN else "muted"))
-    if share.running and graph_width >= 8:
-        values = means(share.running, math.ceil(len(share.running) / graph_width))
-        row += [(" ", "text"), (sparkrow(values, graph_width, top), part_role(index))]
-    return row
 
 
 def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:

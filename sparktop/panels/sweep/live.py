@@ -500,8 +500,6 @@ _KEY_NAME = GUTTER - 5
 _TPS, _FLIGHT, _TTFT = 4, 3, 4
 """Least heights in rows of the tracks of token rate, requests in flight and TTFT, before small tracks get any
 rows."""
-_PAUSE = "·"
-"""Stands for requests of a level that are not in flight, such as those of agents in pauses."""
 _LEAST_WITH_LANES = 6
 """Least rows of the graphs with a picture of agents below them."""
 
@@ -601,25 +599,12 @@ def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:
     asked_columns = axis.columns(live.concurrency)
     flying = axis.columns(live.in_flight)
     top = nice_ceiling(known_max((*asked_columns, *flying)) or 0.0, 4.0)
-    drawn = area_rows(flying, axis.width, height, top, "running", end_slot=1)
-    reached = [0.0 if value is None else height * value / top for value in axis.cells(live.concurrency)]
-    rows: list[Row] = []
-    for above, row in zip(range(height - 1, -1, -1), drawn, strict=False):
-        # Dots stand in empty cells up to the level's load.
-        cells = [(char, role) for text, role in row for char in text]
-        dotted = (
-            (_PAUSE, "muted") if cell[0] == " " and reached_count > above else cell
-            for cell, reached_count in zip(cells, reached, strict=False)
-        )
-        rows.append(merge_runs(list(dotted)))
+    rows = area_rows(flying, axis.width, height, top, "running", end_slot=1)
     newest, wanted_count = _newest(live.in_flight), _newest(live.concurrency)
     now = newest if live.in_flight_now is None else live.in_flight_now
     is_known = wanted_count is not None and (now is None or now <= wanted_count)
     value = value_now(numbers.count(now, 4), f"of {wanted_count:.0f}" if is_known else "")
     left = gutter(("in flight", "accent"), value, numbers.tick(top), "0", height)
-    if height >= _FLIGHT and any(_PAUSE in text for row in rows for text, _ in row):
-        key: Row = [(" ", "text"), (_PAUSE, "muted"), label(" no request")]
-        left[2] = gutter_row(key, "0" if height == _FLIGHT else "")
     return in_gutter(left, with_edges(rows, axis.edges))
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
 from statistics import fmean
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -348,12 +349,13 @@ def take_request(runs: Runs, event: LoadEvent) -> float | None:
 
 
 def running_timelines(
-    key: Level, runs: Runs, now: float, prefill_s: Mapping[str, float], only: str | None
+    key: Level, runs: Runs, now: float, prefill_s: Mapping[str, float] | None, only: str | None
 ) -> tuple[Timeline, ...]:
     """Return a timeline for each run of the level `key`; requests that still run are drawn up to `now`.
 
-    `prefill_s` has the mean prefill time in seconds that each server reports. The part of a request's time to
-    first token that exceeds its server's mean is shown as waiting. `only` is the only backend that can have
+    `prefill_s` has the mean prefill time in seconds that each server reports; None before the level is
+    measured. The part of a request's time to first token that exceeds its server's mean is shown as waiting.
+    `only` is the only backend that can have
     answered, used if the answer names none; None if there are several or it is unknown.
     """
     bars = {
@@ -377,12 +379,12 @@ def _timelines(
     key: Level,
     runs: Mapping[int, list[RequestBar]],
     now: float | None,
-    prefill_s: Mapping[str, float],
+    prefill_s: Mapping[str, float] | None,
 ) -> tuple[Timeline, ...]:
     """Return a timeline for each run, whose bars have times of any one clock, as `now`."""
     # The names of all runs are used, so that each server has the same letter in all timelines.
     served = {bar.backend for bars in runs.values() for bar in bars if bar.backend is not None}
-    servers = tuple(sorted(served | set(prefill_s)))
+    servers = tuple(sorted(served | set(prefill_s or {})))
     return tuple(_timeline(key, run, bars, now, prefill_s, servers) for run, bars in sorted(runs.items()))
 
 
@@ -391,7 +393,7 @@ def _timeline(
     run: int,
     requests: list[RequestBar],
     now: float | None,
-    prefill_s: Mapping[str, float],
+    prefill_s: Mapping[str, float] | None,
     server_names: tuple[str, ...],
 ) -> Timeline:
     requests.sort(key=lambda request: request.start_s)
@@ -399,7 +401,7 @@ def _timeline(
     running = any(request.end_s is None for request in requests)
     ends = [request.end_s for request in requests if request.end_s is not None]
     until = now if running and now is not None else max(ends, default=requests[-1].start_s)
-    bars = tuple(_since_begin(request, began, prefill_s) for request in requests)
+    bars = tuple(_since_begin(request, began, prefill_s or {}) for request in requests)
     notes = []
     if prefill_s:
         means = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in sorted(prefill_s.items()))
@@ -408,7 +410,8 @@ def _timeline(
             f"({means})"
         )
     else:
-        notes.append("no server reports its prefill time: waiting and prefill are drawn as one")
+        why = "the level is not measured yet" if prefill_s is None else "no server reports its prefill time"
+        notes.append(f"{why}: waiting and prefill are drawn as one")
     if len(requests) >= MOST_BARS:
         notes.append(f"the first {MOST_BARS} requests of the run")
     return Timeline(key, run, bars, max(0.0, until - began), server_names, tuple(notes))
@@ -494,14 +497,15 @@ def stored_evidence(result: SweepResult, key: Level) -> LevelEvidence | None:
             if level.each is not None
             else "too many requests to keep"
         )
-    return LevelEvidence(
-        row=row,
-        facts=tuple(level_facts(level)),
-        shares=stored_shares(level),
-        **balance_fields(level),
-        timelines=timelines,
-        why_no_timeline=reason,
-    )
+    return LevelEvidence(row, **evidence_of(level), timelines=timelines, why_no_timeline=reason)
+
+
+def evidence_of(level: LevelResult | None) -> dict[str, Any]:
+    """Return the fields of a `LevelEvidence` that a measured level has; {} for None."""
+    if level is None:
+        return {}
+    facts, shares = tuple(level_facts(level)), stored_shares(level)
+    return {"facts": facts, "shares": shares, **balance_fields(level)}
 
 
 def _only_server(result: SweepResult, key: Level, level: LevelResult) -> str | None:

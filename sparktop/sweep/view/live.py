@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import math
 from bisect import insort
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
 from time import monotonic
-from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import forecast_words
-from sparktop.model.balance import Balance
 from sparktop.model.instant import Countdown, TimeRange
 from sparktop.model.load import Level, LevelEnded, LoadKind, RequestEnded
-from sparktop.model.series import known_values
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import (
-    BackendShare,
     LevelEvidence,
     PlannedLevel,
     ResultRow,
@@ -58,16 +54,14 @@ from sparktop.sweep.view.capacity import running_search
 from sparktop.sweep.view.levels import (
     LevelProgress,
     Runs,
-    level_facts,
+    evidence_of,
     measured_level,
     running_timelines,
     stored_prefill_s,
-    stored_shares,
     take_request,
 )
-from sparktop.sweep.view.marks import balance_fields
 from sparktop.sweep.view.result import end_words, plan_words, result_view, status_of
-from sparktop.sweep.view.series import MOST_SLOTS, SweepCurves, TimeGrid
+from sparktop.sweep.view.series import SweepCurves, TimeGrid
 
 
 def plan_forecast(plan: Plan, snapshot: Snapshot, earlier: Sequence[SweepResult] = ()) -> Forecast:
@@ -162,78 +156,6 @@ def _climb(
     return (highest, last) if highest < last else None
 
 
-_Sample = tuple[float | None, float | None, float | None, float | None]
-"""(Running, waiting requests, used percent of the KV cache, mean prefill in s over a minute) of a server."""
-_MOST_SAMPLES = 10 * MOST_SLOTS
-"""Samples of a server that are kept of one level: almost three hours at one each second."""
-
-
-class _LevelSamples(Struct, eq=False):
-    """The samples of all servers that received load at one level."""
-
-    servers: dict[str, dict[float, _Sample]] = field(default_factory=dict)
-    """By name of the server, then by monotonic seconds of the sample; the first `_MOST_SAMPLES`."""
-    balance: Balance | None = None
-    """How evenly the servers are loaded as of the newest snapshot; None if unknown, or for one server."""
-    slot_s: float | None = None
-    """Seconds between two samples."""
-
-    def add(self, snapshot: Snapshot, names: Collection[str]) -> None:
-        """Add the samples in `snapshot` of the servers named in `names`, and how evenly these are loaded."""
-        self.slot_s = snapshot.interval_s
-        for view in snapshot.backends:
-            samples, at = self.servers.get(view.name, {}), view.history.running.last_at
-            if view.name in names and at is not None and len(samples) < _MOST_SAMPLES:
-                running = view.history.running.last
-                samples[at] = running, view.waiting, view.kv_cache_percent, view.prefill.mean_s
-                self.servers[view.name] = samples
-        if len(names) > 1:
-            groups = (balance for balance in snapshot.balance if set(names) <= set(balance.backends))
-            self.balance = next(groups, self.balance)
-
-    def shares(self) -> tuple[BackendShare, ...]:
-        """Return the activity of each server during the level so far, sorted by name."""
-        return tuple(map(self._share, sorted(self.servers)))
-
-    def running(self, name: str) -> tuple[float | None, ...]:
-        """Return the running requests of a server in each of its samples; () without samples."""
-        return tuple(running for running, *_ in self.servers.get(name, {}).values())
-
-    def _share(self, name: str) -> BackendShare:
-        columns = zip(*self.servers[name].values(), strict=True)
-        running, waiting, kv_cache, _ = map(known_values, columns)
-        busy = [value for value in running if value > 0]
-        return BackendShare(
-            name=name,
-            busy_batch=sum(busy) / len(busy) if busy else None,
-            running_max=max(running, default=None),
-            waiting_max=max(waiting, default=None),
-            kv_cache_max_percent=max(kv_cache, default=None),
-            running=self.running(name),
-        )
-
-    def balance_of(self, target: str) -> dict[str, Any]:
-        """Return the fields of a `LevelEvidence` on how evenly `target` loads the servers; {} if unknown.
-
-        The monitor judges each backend as part of one router's group. If this router is not `target`, the
-        group's cause and hint do not apply to the load of `target` and are left out.
-        """
-        balance = self.balance
-        if balance is None:
-            return {}
-        fields = {"balance_word": balance.word_now.value, "balance_reasons": balance.reasons}
-        advice = {"balance_cause": balance.cause, "balance_hint": balance.hint}
-        return {**fields, **advice} if balance.group == target else fields
-
-    def prefill_s(self) -> dict[str, float]:
-        """Return the mean prefill time in seconds by server; servers that do not report it are left out."""
-        known = {
-            name: [mean_s for *_, mean_s in samples.values() if mean_s is not None]
-            for name, samples in self.servers.items()
-        }
-        return {name: means[-1] for name, means in known.items() if means}
-
-
 _MOST_NOTICES = 200
 """Newest messages that are kept."""
 
@@ -291,7 +213,6 @@ class LiveView:
         """The completed share that was shown last."""
         self._found: CapacityResult | None = None
         """The answers of a capacity search so far."""
-        self._samples: dict[Level, _LevelSamples] = {}
         self._backends: dict[str, tuple[str, ...]] = {}
         """Names of the watched servers that the load on each target reaches."""
         self._current = _CurrentLevel()
@@ -350,10 +271,6 @@ class LiveView:
             self._backends[target.name] = names
             self._curves.watch(names, watched_nodes(target, snapshot))
         self._curves.sample(snapshot)
-        current = self._current
-        if current.key is not None and current.measuring and current.in_flight:
-            samples = self._samples.setdefault(current.key, _LevelSamples())
-            samples.add(snapshot, self._backends.get(current.key.target, ()))
 
     def view(self, now: float | None = None) -> SweepView:
         """Return the view of the sweep at `now`, in monotonic seconds; by default the current time.
@@ -406,15 +323,9 @@ class LiveView:
 
     def evidence(self, key: Level, now: float | None = None) -> LevelEvidence | None:
         """Return the details of the level `key`, running or complete; None if it has not begun."""
-        samples = self._samples.get(key, _LevelSamples())
         level = None if self._result is None else measured_level(self._result, key)
         # A measured level uses the values of its file, so that it is drawn the same when opened later.
-        prefill_s = samples.prefill_s() if level is None else stored_prefill_s(level) or samples.prefill_s()
-        shares = samples.shares()
-        if level is not None:
-            shares = tuple(
-                replace(share, running=samples.running(share.name)) for share in stored_shares(level)
-            )
+        prefill_s = None if level is None else stored_prefill_s(level)
         at = self._clock() if now is None else now
         timelines = running_timelines(
             key, self._bars.get(key, {}), at, prefill_s, self._only_server(key.target)
@@ -424,18 +335,8 @@ class LiveView:
         row = next(
             (row for row in self._results_view.rows if row.key == key), ResultRow(key, {}, complete=False)
         )
-        # A snapshot's balance covers time before this level, so a complete level uses its own counts.
-        is_running = key == self._current.key and self._current.measuring
-        balance = samples.balance_of(key.target) if level is None or is_running else balance_fields(level)
-        return LevelEvidence(
-            row=row,
-            facts=tuple(level_facts(level)) if level is not None else (),
-            shares=shares,
-            **balance,
-            timelines=timelines,
-            why_no_timeline=None if timelines else "no request of it has begun",
-            slot_s=samples.slot_s,
-        )
+        why = None if timelines else "no request of it has begun"
+        return LevelEvidence(row, **evidence_of(level), timelines=timelines, why_no_timeline=why)
 
     def refer(self, references: Sequence[Reference]) -> None:
         """Draw the curves of the published tables `references` in the plots, replacing earlier ones."""

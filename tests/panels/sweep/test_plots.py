@@ -58,13 +58,6 @@ def test_targets_have_letters_and_references_figures() -> None:
     assert "1 ⠄ ⠄ y (ref:table)" in legend
 
 
-def test_a_line_whose_points_others_hide_has_its_letter_beside_them() -> None:
-    """Such as that of a published table with one point; each of the letters stays in the plot."""
-    drawn = plot(line("x", {1: 10.0, 4: 40.0}), *(line(name, {1: 10.0}, reference="r") for name in "yz"))
-    (row,) = (text for text in texts(curve_rows(drawn, 80, 20)) if "A" in text and "1" in text)
-    assert "2A1" in row.replace(" ", "") or "1A2" in row.replace(" ", "")
-
-
 def test_a_line_has_one_letter_in_all_plots() -> None:
     """Also in the plot of a figure that the first target, or the first publication, has no value of."""
     values = {name: {"decode_tps": Value(10.0), "prefill_tps": Value(5.0)} for name in "abxy"}

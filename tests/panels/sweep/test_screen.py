@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,6 @@ from sparktop.model.sweep import (
     Activities,
     ColumnRank,
     ConditionBar,
-    HistoryRow,
     LevelSpan,
     LiveSeries,
     Mark,
@@ -34,12 +32,11 @@ from sparktop.panels.board.layout import SWEEP_HEIGHT
 from sparktop.panels.parts.text import Row, row_text, row_width
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
-from sparktop.panels.sweep.live import GUTTER, conversations_rows, live_rows
+from sparktop.panels.sweep.live import conversations_rows, live_rows
 from sparktop.panels.sweep.screen import (
     countdown_band,
     curves_screen,
     notices_screen,
-    status_run,
     sweep_band,
     sweep_screen,
 )
@@ -188,19 +185,6 @@ def test_the_board_shows_all_levels_of_a_finished_sweep(size: tuple[int, int], m
     assert "◆" in "\n".join(rows[2:])
     assert not any("…" in row for row in rows[1:-1])
     assert "! warning" in rows[-1]
-
-
-def test_failed_requests_stand_in_the_frame_of_the_sweep() -> None:
-    """Their number is amber beside the status, while the sweep runs and after it."""
-    for view in (running(), done()):
-        rows = tuple(replace(row, failed=3) for row in view.rows)
-        moment = None if view.moment is None else replace(view.moment, key=view.rows[0].key, failed=5)
-        failing = replace(view, rows=rows, moment=moment)
-        assert failing.failed == 3 * len(rows) + (0 if moment is None else 2)
-        assert (f"{failing.failed} failed ", "warn") in status_run(failing)
-        assert not [
-            text for text, _ in status_run(replace(failing, rows=(), moment=None)) if "failed" in text
-        ]
 
 
 LEVELS = tuple(concurrency_point(one) for one in (1, 4, 16))
@@ -406,22 +390,6 @@ def live_of(seconds: float, *levels: tuple[str, int]) -> LiveSeries:
     return LiveSeries(0.0, 1.0, count, tps=(1.0,) * count, spans=spans)
 
 
-def test_what_is_not_in_flight_is_no_queue() -> None:
-    """Six of eight agents have a request in flight: the graph reaches six, and dots say what is missing."""
-    live = replace(
-        live_of(30.0, ("proxy", 8)),
-        in_flight=(6.0,) * 30,
-        in_flight_now=6.0,
-        concurrency=(8.0,) * 30,
-    )
-    rows = live_rows(live, NAMES, 80, 20)
-    at = next(index for index, row in enumerate(rows) if row_text(row).startswith("in flight"))
-    graph = rows[at : at + 3]
-    assert "·" in row_text(graph[0])[GUTTER:] or "·" in row_text(graph[1])[GUTTER:]
-    assert row_text(graph[2])[:GUTTER].split()[:3] == ["·", "no", "request"]
-    assert not any("waiting" in role for row in graph for _, role in row)
-
-
 SIZES = ((60, 16), (80, 24), (200, 50))
 MOST_EMPTY = 0.25
 """Largest empty rectangle, as a share of the screen."""
@@ -437,15 +405,6 @@ def view_of(status: SweepStatus) -> SweepView:
     return replace(
         finished(), status=status, verdict=SENTENCES, headline=HEADLINE, words=f"{status.value} after 40 s"
     )
-
-
-def test_the_history_counts_levels_with_a_warning_in_its_colour() -> None:
-    """The number of levels with a warning has the colour of warnings; a result without one has no number."""
-    at = datetime(2026, 1, 2, tzinfo=UTC)
-    rows = [HistoryRow(f"{count}.json", at, "quick", "done", doubtful=count) for count in (2, 0)]
-    first, second = history_screen(rows, 120, 24)[2:4]
-    assert [role for text, role in first if text.strip() == "!2"] == ["warn"]
-    assert "!" not in row_text(second)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -12,13 +11,10 @@ from msgspec.structs import replace
 
 from sparktop.model.load import Level, concurrency_point
 from sparktop.model.statistics import value_of, value_of_range
-from sparktop.model.sweep import Value
 from sparktop.sweep.compare.compare import compare, comparison_of
-from sparktop.sweep.compare.ratio import Ratio, ratio_of
 from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
 from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow
-from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.result import topologies
 from tests.sweep.made_results import made_series
 
@@ -130,24 +126,6 @@ def test_another_metric_names_a_difference_where_one_does_that_answers_name(
     assert [row.winner for row in compare(two).rows if row.metric == "peak_tps"] == [winner]
 
 
-def test_the_tests_of_many_targets_grow_with_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is tested against those that lead somewhere, not against every other: 60 of 1,770 pairs here."""
-    asked = Counter[str]()
-
-    def counted(first: Value, second: Value) -> Ratio | None:
-        asked["ratios"] += 1
-        return ratio_of(first, second)
-
-    monkeypatch.setattr("sparktop.sweep.compare.compare.ratio_of", counted)
-    levels = {f"t{number}": 100.0 + number for number in range(60)}
-    series = [
-        made_series(name, dict.fromkeys(LEVELS, (rate, rate + 0.1, rate + 0.2)))
-        for name, rate in levels.items()
-    ]
-    assert compare(series).rows[0].winner is None
-    assert asked["ratios"] <= 2 * len(LEVELS) * len(levels)
-
-
 def test_a_lead_that_two_share_is_no_win() -> None:
     """Both are clearly better than a third, and what is between them is named with its percentage."""
     first, second = CLOSE
@@ -230,16 +208,3 @@ def test_lengths_that_are_alike_share_a_row() -> None:
     notes = "\n".join(found.notes)
     assert "20,000 (own) beside 19,570 (spark-long-context)" in notes
     assert "prompt length not reported, laid beside the shortest prompts" in notes
-
-
-def test_before_and_after_has_one_error_rate_too() -> None:
-    """Two sweeps of one server: of 15 differences at most 2 show a change; a real one is shown."""
-    luck = random.Random(11)  # noqa: S311 - made values
-    shown = [
-        any(row.significant for row in difference(drawn("a", luck, 3), drawn("a", luck, 3)).rows)
-        for _ in range(15)
-    ]
-    assert sum(shown) <= 2
-    after = difference(drawn("a", luck, 3), drawn("a", luck, 3, 1.4))
-    assert sum(row.better is True for row in after.rows if row.title == "Decode") >= 6
-    assert all((row.low_percent or 0) > 0 for row in after.rows if row.significant)

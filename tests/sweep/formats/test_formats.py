@@ -36,7 +36,6 @@ from sparktop.sweep.formats.report import (
     comparison_json,
     comparison_markdown,
     server_facts,
-    server_parts,
     sweep_markdown,
 )
 from sparktop.sweep.formats.written import comparison_report, render_json, repeat_command
@@ -46,7 +45,6 @@ from sparktop.sweep.result.results import (
     ClientResult,
     LevelResult,
     PlanResult,
-    Rate,
     SweepResult,
     TargetResult,
     Tree,
@@ -314,20 +312,6 @@ def test_a_table_that_repeats_another_is_a_line() -> None:
     assert "First answer: the same figures as TTFT." in comparison_markdown(compare(hidden), hidden)
 
 
-def test_the_headline_says_what_was_compared_and_names_whom_the_tables_name() -> None:
-    """Targets alike in decode differ in prefill; a slower target is not listed as equal to the leaders."""
-    slow = made_level(2)
-    prompts = Rate(mean=900.0, std=5.0, values=(895.0, 900.0, 905.0))
-    fast = slow.model_copy(update={"prefill_tps": prompts})
-    text = report.sweep_markdown(made_sweep(("fast", [fast]), ("slow", [slow])))
-    assert text.splitlines()[2] == "**No clear difference between the targets in decode or TTFT**"
-    assert "\n- Prefill: `fast` best at c2 (+350 % against `slow`)\n" in text
-    assert re.search(r"\| `fast` \(\+\d+ %\) +\|", text)
-    behind = made_level(2, step=0.5)
-    three = report.sweep_markdown(made_sweep(("one", [slow]), ("two", [slow]), ("behind", [behind])))
-    assert "**No clear winner in decode" in three
-
-
 def at_length(pp: int, step: float = 0.25) -> LevelResult:
     return made_level(1, step=step).model_copy(update={"pp": pp})
 
@@ -473,17 +457,6 @@ def test_versions_and_limits_are_facts_of_the_report() -> None:
     ]
     measured = ENGINE.model_copy(update={"levels": (made_level(),)})
     assert "vLLM 0.32.0, 48 slots" in sweep_markdown(result.model_copy(update={"targets": (measured,)}))
-
-
-def test_what_is_unknown_is_left_out() -> None:
-    """As in files of older versions, which have none of these keys."""
-    assert server_parts(TargetResult(name="a", url="", engine="vllm", slots=4)) == []
-    unknown = ENGINE.model_copy(update={"slots": None, "version": None})
-    assert server_parts(unknown) == ["vLLM", "context 131,072"]
-    old = made_sweep().to_json()
-    for key in ("version", "context_tokens", "router_version", "strategy", "engines"):
-        del old["targets"][0][key]
-    assert SweepResult.model_validate(old) == made_sweep()
 
 
 def with_plan(plan: PlanResult) -> SweepResult:

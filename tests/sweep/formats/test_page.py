@@ -24,7 +24,6 @@ from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 from sparktop.sweep.result.results import (
     Latency,
     LevelResult,
-    LimitSide,
     Rate,
     ServerSide,
     SweepResult,
@@ -461,13 +460,6 @@ def swept(slots: int | None, **rates: float) -> SweepResult:
     return result.model_copy(update={"targets": tuple(targets)})
 
 
-def test_a_lead_is_told_from_the_first_to_the_last_level() -> None:
-    """Not as a range, which hides the trend; with the rate of a request at both ends."""
-    ((use, pick, lead, _, speed),) = picks(post_of(swept(None, slow=1.0, fast=2.0)))
-    assert (use, pick, lead) == ("One user (c1 to c4)", "**`fast`**", "decode +25 % at c1, +100 % at c4")
-    assert re.fullmatch(r"[\d.]+ tok/s at c1, [\d.]+ tok/s at c4", speed)
-
-
 def test_each_use_has_its_target() -> None:
     """Where figures or levels of a use have different winners, each of these is named with its lead."""
 
@@ -568,14 +560,6 @@ def test_figures_are_found_in_llama_benchys_table() -> None:
     assert "llama-benchy" not in post_of(steady)
 
 
-def test_the_best_level_is_named_once() -> None:
-    """One target: in the headline; the table has the deviation of the runs of each level."""
-    levels = [made_level(at) for at in (1, 2, 4)]
-    post = post_of(made_sweep(("solo", levels)))
-    assert len(re.findall("c = ?4|c4", paragraphs(post)[0])) == 1
-    assert re.fullmatch(r"[0-9.]+ ± [0-9.]+", table(post)[0][1])
-
-
 def test_a_router_is_held_against_its_engines_and_one_that_uses_one_server_is_named() -> None:
     """Its share of what its engines alone make; that nearly all requests went to one is a warning."""
     post = post_of(routed_sweep(split=({"alpha": 2}, {"alpha": 4}, {"alpha": 4})))
@@ -615,15 +599,6 @@ def test_a_table_marks_levels_with_a_warning_unless_all_have_one(doubted: int, m
     assert ("**Warnings (letters in tables):** ᵃ throttled." in post) is bool(marks)
     (series,) = read(post, "post", "post.md")
     assert [level.load.point.concurrency for level in series.levels] == [1, 2]
-
-
-def test_requests_that_waited_are_one_warning() -> None:
-    """Whether it is known what for or not; with what it does to the figures."""
-    waited = {"validity": (Validity(code="queue_limited", message="x"),)}
-    limit = LimitSide(kind="slots", reason="2 of 2 run")
-    known = made_level(2).model_copy(update={**waited, "limited_by": limit})
-    post = post_of(made_sweep(("solo", [made_level(1), known, made_level(4).model_copy(update=waited)])))
-    assert "(letters in tables):** ᵃ requests waited: decode, prefill and TTFT include the wait.\n" in post
 
 
 def test_a_lead_that_may_be_chance_is_told_with_its_use() -> None:

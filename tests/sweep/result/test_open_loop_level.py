@@ -259,14 +259,6 @@ def test_the_parts_of_a_long_replay_have_rates_and_latencies() -> None:
     assert found[0].words == "1 min–4 min 20 s"
 
 
-def test_a_short_replay_has_no_parts_and_an_unstable_one_no_latencies() -> None:
-    """Fewer than a hundred requests are not divided; beyond the limit latencies mean nothing."""
-    assert phases(replayed(99), {0: (100.0, 199.0)}, 0.0, 1.0, stable=True) == ()
-    found = phases(replayed(200), {0: (100.0, 300.0)}, 0.0, 1.0, stable=False)
-    assert {one.ttft_due_p50_ms for one in found} == {None}
-    assert [one.requests for one in found] == [20] * PHASES
-
-
 def test_cached_tokens_are_summed_over_answers() -> None:
     """A request without a count counts as 0, unless none has one."""
     assert cached_tokens(replayed(3, cached=32)) == (150, 64)

@@ -13,11 +13,9 @@ from msgspec.structs import replace
 
 from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.load import Level, concurrency_point
-from sparktop.model.sweep import NOT_CERTAIN, WITHIN_NOISE, Difference, DifferenceRow, Value
-from sparktop.panels.parts.text import row_text
-from sparktop.panels.sweep.topology import difference_screen
+from sparktop.model.sweep import NOT_CERTAIN, WITHIN_NOISE, DifferenceRow, Value
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import load_reference, published_series, series_of
+from sparktop.sweep.compare.series import load_reference, published_series
 from sparktop.sweep.formats.report import comparison_markdown
 from sparktop.sweep.result.results import (
     Holds,
@@ -28,7 +26,7 @@ from sparktop.sweep.result.results import (
     SloResult,
     Validity,
 )
-from sparktop.sweep.view.curves import curve_plots, sweep_plots
+from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view, topologies
@@ -84,17 +82,6 @@ def test_the_judgement_follows_the_crossovers() -> None:
         "Prefill: cluster-tp2 → simple-shuffle between c8 and c16 (as published)",
         "TTFT: cluster-tp2 → simple-shuffle between c4 and c8 (as published)",
     ]
-
-
-def test_references_lie_over_the_curves_with_their_definitions() -> None:
-    """They are marked as published, and say what they mean by the figure."""
-    own = series_of(made_sweep(("a", (made_level(1), made_level(2)))))
-    plots = {one.metric: one for one in curve_plots(own, [load_reference("spark-topologies-2026-03")])}
-    lines = plots["decode_tps"].lines
-    assert [line.name for line in lines] == ["a", "solo", "cluster-tp2", "simple-shuffle", "least-busy"]
-    assert lines[0].reference is None
-    assert lines[1].reference == "ref:spark-topologies-2026-03"
-    assert lines[1].definition is not None
 
 
 def test_conditions_are_lines_on_their_curves() -> None:
@@ -169,17 +156,6 @@ def test_an_interval_without_zero_is_never_called_no_difference(one: DifferenceR
     assert one.undecided == word
 
 
-def test_the_reason_stands_below_the_headline() -> None:
-    """The reason for "not certain" is above the table, at the narrow size too."""
-    found = Difference(
-        "a", "b", (row(19.0, 0.1, 40.0),), "decode: not certain at 1 level", why="not certain: so many rows"
-    )
-    rows = [row_text(one) for one in difference_screen(found, 80, 24)]
-    assert "▸ decode: not certain at 1 level" in rows[1]
-    assert "not certain: so many rows" in rows[2]
-    assert any("+0.1 % to +40 %" in one and "not certain" in one for one in rows[3:])
-
-
 def test_results_of_other_lengths_are_not_compared() -> None:
     """The first sentence says that the loads are not alike; no change is called better or worse."""
     slow = made_series("a", {1: (10.0, 10.1, 10.2)})
@@ -223,8 +199,3 @@ def test_the_first_label_says_what_requests_waited_for(kind: str, word: str) -> 
     """Only where the limit is one that makes requests wait."""
     first, *_ = marks_of(queued(LimitSide(kind=kind, reason="a reason")))
     assert (first.code, first.word, first.doubt) == ("queue_limited", word, True)
-
-
-def test_without_a_verdict_requests_just_waited() -> None:
-    """An old result has no limits."""
-    assert [mark.word for mark in marks_of(queued(None))] == ["requests waited", "fewer than 3 runs"]

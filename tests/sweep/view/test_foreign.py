@@ -74,27 +74,6 @@ def test_figures_without_a_column_are_named() -> None:
     assert dict(evidence.facts)["TTFT"].startswith("353 ms")
 
 
-def test_the_words_say_whose_file_it_is_and_of_when() -> None:
-    """Tool, time and levels are in a line; an unknown time is left out."""
-    series = read_file(RESULTS / FILES[0])
-    moment = datetime(2026, 3, 22, 18, 4).astimezone()
-    assert imported_source(series, started_at=moment).view().words == (
-        "imported from llama-benchy 0.4.0, of 2026-03-22 18:04: 1 level"
-    )
-    assert imported_source(series).view().words == "imported from llama-benchy 0.4.0: 1 level"
-
-
-def test_definitions_stand_beside_the_figures() -> None:
-    """The evidence on a level says what its tool means by each figure."""
-    source = opened("llama-benchy-0.4.0-c16.json")
-    evidence = source.evidence(source.view().rows[0].key)
-    assert evidence is not None
-    facts = dict(evidence.facts)
-    assert "426.6 tok/s" in facts["Decode"]
-    assert "latest last token - earliest first token" in facts["Decode"]
-    assert "llama-benchy 0.4.0" in facts["From"]
-
-
 @pytest.mark.parametrize(
     ("data", "moment"),
     [

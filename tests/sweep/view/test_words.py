@@ -141,11 +141,6 @@ def test_kinds_of_text_have_their_accepted_drafts_and_warnings() -> None:
     assert result_view(made_sweep(("a", levels), ("b", levels))).headline == f"a: {words}; b: {words}"
 
 
-def test_nothing_measured_has_no_headline() -> None:
-    """No level, no answer."""
-    assert result_view(made_sweep(("a", []))).headline is None
-
-
 def test_several_lengths_have_an_answer_each() -> None:
     """By length, with what there is at each."""
     short, long = level(1, 45, 46, 47), level(1, 20, 21, 22)
@@ -255,13 +250,6 @@ def test_a_wait_over_the_limit_names_the_calls_that_waited(person: Latency | Non
     assert made.agents is not None
     slow = made.model_copy(update={"agents": made.agents.model_copy(update={"after_human_ms": person})})
     assert conversation_sentence(target(slow)) == f"8 agents: {which} over 2 s (3,400 ms)"
-
-
-def test_few_calls_have_a_median_alone() -> None:
-    """Without a 90th percentile the median is judged, and the sentence says so."""
-    found = conversation_sentence(target(agents_level(4, latency(300, None, 12))))
-    assert found is not None
-    assert found.startswith("4 agents: TTFT p50 300 ms after a tool")
 
 
 def test_the_details_say_why_conversations_ended() -> None:
@@ -375,13 +363,6 @@ def test_what_holds_what_fails_how_certain_and_what_ran_out() -> None:
     )
 
 
-def test_what_limits_without_running_out_is_a_limit() -> None:
-    """A router does not run out."""
-    limited = RAN_OUT.model_copy(update={"kind": "router", "evidence": "a is idle"})
-    answer = CapacityAnswer(holds=9, fails=10, complete=True, ran_out=limited, probes=(FAILING,))
-    assert _words(answer).endswith("; limited by router: a is idle (at 10)")
-
-
 def test_none_all_and_unfinished() -> None:
     """None hold; at least the most that was allowed; and what is known of a search that was stopped."""
     first = FAILING.model_copy(update={"value": 1.0})
@@ -459,23 +440,6 @@ def test_a_level_that_is_not_certain_to_hold_perhaps_does(changes: dict[str, boo
     assert tried.endswith(" (1 request, holds with a probability of 60 %)")
     certain = answer.model_copy(update={"probes": (probe.model_copy(update={"certain": True}),)})
     assert "perhaps" not in _words(certain)
-
-
-def test_a_level_that_is_not_certain_to_fail_probably_does() -> None:
-    """As its sign says, whatever its own value is."""
-    answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11))
-    unsure = answer.model_copy(update={"probes": (FAILING.model_copy(update={"fails_percent": 80.0}),)})
-    assert (
-        "; 10 probably fail (with a probability of 80 %, by all levels): p90 TTFT after a tool 3,600 ms "
-        "(limit 2,000 ms), 71 % of " in (_words(unsure))
-    )
-    certain = FAILING.model_copy(update={"fails_percent": 98.0, "certain": True})
-    sure = answer.model_copy(update={"probes": (certain,)})
-    assert _words(sure).startswith(
-        "9 agents hold; 10 fail: p90 TTFT after a tool 3,600 ms (limit 2,000 ms); "
-    )
-    rate = _words(unsure, AGENTS.model_copy(update={"load": LoadKind.RATE}))
-    assert "; 10 /s probably fail (with a probability of 80 %, by all levels): " in rate
 
 
 def level_at_rate(
