@@ -65,7 +65,7 @@ def _compare_files(arguments: argparse.Namespace) -> str:
     from sparktop.sweep.compare.imports.files import choose
     from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 
-    series, rule, facts = choose([result_path(source) for source in arguments.files])
+    series, facts = choose([result_path(source) for source in arguments.files])
     names = [one_series.name for one_series in series]
     baseline = _check_name(arguments.baseline, names)
     same = None
@@ -74,7 +74,7 @@ def _compare_files(arguments: argparse.Namespace) -> str:
         if first == second:
             raise UsageError(f"--same needs two different names, not '{clean(first, 60)}' twice")
         same = (first, second)
-    comparison = compare(series, baseline=baseline, table=rule if baseline is None else None, same=same)
+    comparison = compare(series, baseline=baseline, same=same)
     if arguments.form == "json":
         return comparison_json(comparison, series, facts)
     return comparison_markdown(comparison, series)

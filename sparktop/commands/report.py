@@ -283,6 +283,6 @@ def _comparison_report(sources: list[str], form: str, target: str | None, privac
 
     if target is not None:
         raise UsageError(f"{clean(sources[0], 200)}: --target is for results of sparktop sweep")
-    chosen, rule, facts = choose(sources)
+    chosen, facts = choose(sources)
     series = privacy.of_series(chosen)
-    return comparison_report(compare(series, table=rule), series, form, facts)
+    return comparison_report(compare(series), series, form, facts)

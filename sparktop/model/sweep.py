@@ -170,7 +170,7 @@ class ComparedMetric(Struct, frozen=True):
     more_is_better: bool
     levels: tuple[ComparedLevel, ...]
     winner_vs: str = "runner-up"
-    """What percentages are relative to: "runner-up", "baseline" or "table"."""
+    """What percentages are relative to: "runner-up" or "baseline"."""
     decimals: int = 1
     noise_floor_percent: float = 0.0
     """Differences up to this many percent of the smaller value never count as significant."""

@@ -107,17 +107,6 @@ class TableTarget(Struct, frozen=True):
     """Machines of one engine."""
 
 
-class TableRule(Struct, frozen=True):
-    """What the percentages of a published table refer to.
-
-    A percentage is the winner's lead over the series `first` before the crossover, and over the series
-    `then` from the crossover on. The crossover is the first level at which another series becomes the best.
-    """
-
-    first: str
-    then: str
-
-
 class Reference(Struct, frozen=True, kw_only=True):
     """A published benchmark table as its file states it: the metrics have the source's own definitions.
 
@@ -144,8 +133,6 @@ class Reference(Struct, frozen=True, kw_only=True):
     settings: dict[str, object] = {}
     definitions: dict[str, str] = {}
     targets: tuple[TableTarget, ...]
-    winner_vs: TableRule | None = None
-    """What the table's percentages refer to; None if it states no percentages."""
     facts: dict[str, object] = {}
     """Further facts that the source states, by name."""
     notes: tuple[str, ...] = ()

@@ -512,15 +512,12 @@ def marks_key(view: SweepView, room: int) -> Row:
         for kind, sign in MARK_SIGNS.items()
         if any(mark.kind is kind for mark in marks)
     ]
-    for complete, short in ((True, False), (False, False), (False, True)):
-        row: Row = []
-        for sign, word in _rank_signs(view):
-            row += [(f" {sign}", "good"), label(f" {'unclear' if short and sign == ALIKE else word} ")]
+    ranks = [[(f" {sign}", "good"), label(f" {word} ")] for sign, word in _rank_signs(view)]
+    for has_words in (True, False):
+        row: Row = [run for rank in ranks for run in rank]
         for sign, words, meaning in meanings:
-            row += [
-                (f" {sign}", "warn"),
-                label(f" {meaning}: {', '.join(words)} " if complete else f" {meaning} "),
-            ]
+            text = f"{meaning}: {', '.join(words)}" if has_words else meaning
+            row += [(f" {sign}", "warn"), label(f" {text} ")]
         if row_width(row) <= room:
             return row
     return []

@@ -24,7 +24,6 @@ from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
 from sparktop.model.statistics import value_of
 from sparktop.model.sweep import Value
 from sparktop.model.text import names_in_words
-from sparktop.model.yardsticks import TableRule
 from sparktop.sweep.compare.ratio import (
     ERROR_RATE,
     NOISE_FLOOR_PERCENT,
@@ -209,7 +208,7 @@ _LEAST_FIGURES = 2
 """Minimum number of targets with a value for a comparison."""
 _Levels = Mapping[str, Mapping[Level, Mapping[str, Value]]]
 """Values by target, then load, then metric."""
-_Vs = Literal["runner-up", "baseline", "table"]
+_Vs = Literal["runner-up", "baseline"]
 """What a percentage refers to, see `ComparisonRow.winner_vs`."""
 
 
@@ -217,15 +216,12 @@ def compare(
     series: Sequence[Series],
     *,
     baseline: str | None = None,
-    table: TableRule | None = None,
     same: tuple[str, str] | None = None,
 ) -> ComparisonResult:
     """Compare series, whose names must differ, in all metrics.
 
-    `baseline` names the series that percentages refer to. `table` states what the percentages of a published
-    table refer to; it is None unless this table alone is compared. `same` names two series of the same
-    server, whose difference is noise; by default, two targets of one sweep with the same address and model
-    are used.
+    `baseline` names the series that percentages refer to. `same` names two series of the same server, whose
+    difference is noise; by default, two targets of one sweep with the same address and model are used.
     """
     rows_of = align_rows(series)
     levels = {
@@ -236,14 +232,14 @@ def compare(
     floors = {name: _noise_floor_percent(levels, name, pair) for name in METRICS}
     published = {a_series.name: a_series.source for a_series in series if a_series.published}
     slots = {a_series.name: a_series.slots for a_series in series}
-    judged = _Table(levels, floors, baseline, table, published, slots)
+    judged = _Table(levels, floors, baseline, published, slots)
     rows = [row for metric in METRICS.values() for row in _metric_rows(judged, metric)]
     metrics = {row.metric for row in rows}
     return ComparisonResult(
         baseline=baseline,
         rows=tuple(rows),
         crossovers=tuple(_crossovers_by_source(judged, rows)),
-        notes=tuple(notes_of(series, rows, pair, table)),
+        notes=tuple(notes_of(series, rows, pair)),
         definitions=definitions_of(series, metrics),
         noise_floor_percent={name: floor for name, floor in floors.items() if name in metrics},
         error_rate_percent=100 * ERROR_RATE,
@@ -283,7 +279,6 @@ class _Table(Struct):
     floors: Mapping[str, float]
     """Noise floor in percent by metric."""
     baseline: str | None
-    rule: TableRule | None
     published: Mapping[str, str]
     """Source of each published series, by its name."""
     slots: Mapping[str, int | None]
@@ -360,16 +355,11 @@ class _Table(Struct):
 
 def _metric_rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
     """Yield the rows of a metric, one for each load that two targets or more have."""
-    crossed, first_ahead = False, None
     for load, ranked in table.ranked[metric.name].items():
-        first_ahead = first_ahead or ranked[0]
-        crossed = crossed or ranked[0] != first_ahead
-        yield _row_at_load(table, metric, load, ranked, crossed=crossed)
+        yield _row_at_load(table, metric, load, ranked)
 
 
-def _row_at_load(
-    table: _Table, metric: Metric, load: Level, ranked: Sequence[str], *, crossed: bool
-) -> ComparisonRow:
+def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[str]) -> ComparisonRow:
     """Return the row of a metric under one load; `ranked` has the targets, the best first."""
     figures = table.figures(metric.name, load)
     changes = {name: table.change(metric.name, load, ranked[0], name) for name in ranked[1:]}
@@ -380,9 +370,12 @@ def _row_at_load(
         shown = None
     ahead = ranked[0] if _is_ahead(figures, ranked) else None
     stated = shown is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
-    vs, against = _opponent(table, ranked, crossed=crossed)
+    vs: _Vs = "runner-up"
+    against = ranked[1]
     if shown is False:  # the difference that is not clear
-        vs, against = "runner-up", next(name for name, value in changes.items() if not value.significant)
+        against = next(name for name, value in changes.items() if not value.significant)
+    elif table.baseline in ranked[1:]:
+        vs, against = "baseline", str(table.baseline)
     beside = changes[against]
     is_open = ahead is None or shown is False
     unequal_slots = {} if is_open or ahead is None else _unequal_slots(table.slots, load, ahead, against)
@@ -443,17 +436,6 @@ def _wins_as_published(table: _Table, metric: Metric, ahead: str, changes: Mappi
             elif abs(math.log1p(percent / 100)) <= math.log1p(floor / 100):
                 return False
     return True
-
-
-def _opponent(table: _Table, ranked: Sequence[str], *, crossed: bool) -> tuple[_Vs, str]:
-    """Return (what the percentage refers to, the target that it refers to)."""
-    if table.baseline in ranked[1:]:
-        return "baseline", str(table.baseline)
-    if table.rule is not None and table.baseline is None:
-        stated = table.rule.then if crossed else table.rule.first
-        if stated in ranked[1:]:
-            return "table", stated
-    return "runner-up", ranked[1]
 
 
 def _crossovers_by_source(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
@@ -554,20 +536,15 @@ def notes_of(
     series: Sequence[Series],
     rows: Sequence[ComparisonRow],
     pair: tuple[str, str] | None,
-    table: TableRule | None,
 ) -> Iterator[str]:
     """Yield the notes on a comparison, each at most a sentence.
 
-    `pair` names two series of the same server, whose difference is taken for noise. `table` states what the
-    percentages of a published table refer to; it is None unless a single published table is compared.
+    `pair` names two series of the same server, whose difference is taken for noise.
     """
     titles = dict.fromkeys(METRICS[row.metric].title for row in rows if row.significant is None)
     if titles:
         is_everywhere = all(row.significant is None for row in rows)
         yield NO_TEST if is_everywhere else f"{NO_TEST}, in rows of {', '.join(titles)}"
-    if any(row.winner_vs == "table" for row in rows) and table is not None:
-        rule = f"winner against {table.first} up to the crossover, against {table.then} after it"
-        yield f"percent as the table states it: {rule}"
     if pair is not None:
         yield f"{pair[0]} and {pair[1]} are the same server: what they differ by is taken for noise"
     means = definitions_of(series, {row.metric for row in rows}).items()

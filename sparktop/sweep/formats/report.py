@@ -46,7 +46,6 @@ from sparktop.sweep.formats.tables import (
     by_concurrency,
     known_columns,
     level_words,
-    phases_grid,
     split_grid,
     versus,
     winners,
@@ -546,7 +545,6 @@ def _target_tables(result: SweepResult) -> Iterator[Section]:
         for table in TABLES:
             title = f"{table.title}: {code(target.name)}" if several else table.title
             yield Section(table=table.grid(target, title))
-        yield Section(table=phases_grid(target, several=several))
         yield Section(table=split_grid(target))
     if several:
         yield Section("Behind the figures", rank=2, on_page_only=True)

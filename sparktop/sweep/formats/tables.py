@@ -108,8 +108,8 @@ def winners(
     columns = [a_series for a_series in series if any(a_series.name in row.values for row in rows)]
     meaning = METRICS[metric]
     mark_untested = any(row.significant is not None for row in comparison.rows)
-    kinds = [row.winner_vs for row in rows if row.percent is not None and row.significant is not False]
-    vs = next((kind for kind in ("table", "baseline") if kind in kinds), "runner-up" if kinds else None)
+    kinds = {row.winner_vs for row in rows if row.percent is not None and row.significant is not False}
+    vs = next((kind for kind in ("baseline", "runner-up") if kind in kinds), None)
     body: list[tuple[Level, tuple[Cell, ...]]] = []
     for row in rows:
         load = level_of(row)
@@ -137,7 +137,6 @@ def winners(
     against = {
         "baseline": f", against {code(comparison.baseline or '')}",
         "runner-up": ", against the next best",
-        "table": ", as the table says",
     }
     heads: tuple[Cell, ...] = (
         points_head(row.point for row in rows),
@@ -556,33 +555,3 @@ def split_grid(target: TargetResult) -> Grid:
     for name in names:
         heads += [Untrusted(name, " requests"), Untrusted(name, " batch")]
     return Grid(title, (*heads, "Largest share of a run"), tuple(rows), notes=(_SPLIT_NOTE,))
-
-
-_REPLAY_HEADS = ("Load", "Part", "Requests", "Arrived (/s)", "Completed (/s)", "TTFT p50", "TTFT p90")
-_REPLAY_NOTE = "The parts are equally long; times are those of the file. TTFT in ms, from due time."
-
-
-def phases_grid(target: TargetResult, *, several: bool) -> Grid:
-    """Return a table of the phases of each replay of a target; empty without phases.
-
-    `several` is True if the report has several targets, so that the title must name this one.
-    """
-    title = f"The replay in parts: {code(target.name)}" if several else "The replay in parts"
-    rows: list[tuple[Cell, ...]] = []
-    ttft = METRICS["ttft_due_ms"]
-    for level in target.in_order():
-        where = level_words(level, target)
-        for phase in level.replay.phases if level.replay is not None else ():
-            rates = (phase.arrived_per_s, phase.completed_per_s)
-            rows.append(
-                (
-                    where,
-                    phase.words,
-                    f"{phase.requests:,}",
-                    *(UNKNOWN if rate is None else f"{rate:.2f}" for rate in rates),
-                    ttft.text(phase.ttft_due_p50_ms),
-                    ttft.text(phase.ttft_due_p90_ms),
-                )
-            )
-            where = ""
-    return Grid(title, _REPLAY_HEADS, tuple(rows), frozenset({0, 1}), (_REPLAY_NOTE,) if rows else ())

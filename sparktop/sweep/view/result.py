@@ -103,7 +103,7 @@ def _compared_metric(
             )
             for row, where in zip(rows, _level_names(rows), strict=True)
         ),
-        winner_vs=next((vs for vs in ("table", "baseline") if vs in references), "runner-up"),
+        winner_vs="baseline" if "baseline" in references else "runner-up",
         decimals=metric.decimals,
         noise_floor_percent=compared.noise_floor_percent.get(name, 0.0),
     )

@@ -520,20 +520,9 @@ def beside_words(level: LevelResult) -> str:
     )
     if beside.significant is False:
         return f"{NO_DIFFERENCE} in {what} {while_they} ({rate_before} and {rate_after} ms)"
-    change_text = NOT_TESTED if beside.change_percent is None else _change_words(beside.change_percent)
+    ends = beside.change_percent
+    change_text = " to ".join(whole_percent_change(end or 0.0) for end in ends) if ends else NOT_TESTED
     return f"{what} goes from {rate_before} to {rate_after} ms {while_they} ({change_text})"
-
-
-_MANIFOLD_PERCENT = 900.0
-"""Change from which on "38 to 39 ×" reads better than a percentage."""
-
-
-def _change_words(ends: tuple[float | None, float | None]) -> str:
-    """Return the two ends of a relative change: "+140 % to +202 %"; of a large one how many times as much."""
-    percents = [end or 0.0 for end in ends]
-    if min(percents) < _MANIFOLD_PERCENT:
-        return " to ".join(dict.fromkeys(map(whole_percent_change, percents)))
-    return " to ".join(dict.fromkeys(f"{1 + percent / 100:.0f}" for percent in percents)) + " ×"
 
 
 def texts_sentence(targets: Sequence[TargetResult], name: Callable[[str], str]) -> str | None:

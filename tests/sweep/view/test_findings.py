@@ -72,9 +72,9 @@ def test_the_judgement_follows_the_crossovers() -> None:
     """One engine over both machines up to c = 32, the shuffled pair at 64: as its authors say."""
     reference = load_reference("spark-topologies-2026-03")
     published = published_series(reference)
-    compared = topologies(compare(published, table=reference.winner_vs), published)
+    compared = topologies(compare(published), published)
     assert compared.sentences[0] == (
-        "Decode: cluster-tp2 best at c1–c32 (+20 to +57 % against solo); "
+        "Decode: cluster-tp2 best at c1–c32 (+5 to +30 % against simple-shuffle); "
         "simple-shuffle best at c64 (+20 % against cluster-tp2)"
     )
     assert list(compared.crossovers) == [

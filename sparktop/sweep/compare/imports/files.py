@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.text import clean, free_name
-from sparktop.model.yardsticks import TableRule
 from sparktop.sweep.compare.imports import tables
 from sparktop.sweep.compare.imports.reading import ImportFormatError, value_at
 from sparktop.sweep.compare.imports.tools import TOOLS
@@ -125,13 +124,11 @@ def is_sweep(path: Path) -> bool:
     return isinstance(value_at(data, "schema"), str) and not _is_progress(data)
 
 
-def choose(
-    words: Sequence[str],
-) -> tuple[list[Series], TableRule | None, Mapping[str, Mapping[str, object]]]:
+def choose(words: Sequence[str]) -> tuple[list[Series], Mapping[str, Mapping[str, object]]]:
     """Read the arguments of `compare`: "FILE", "NAME=FILE", or "ref:NAME" for a published table (reference).
 
-    Return (the series of all, with unique names; what the percentages of a reference refer to, if it is the
-    only argument; the facts that references state in addition to their tables, by name of the reference).
+    Return (the series of all, with unique names; the facts that references state in addition to their
+    tables, by name of the reference).
 
     Files with the same NAME become one series; they have different levels, or runs of the same level. If
     several series still have the same name, the name of the file is added to each.
@@ -141,16 +138,13 @@ def choose(
     """
     parts: list[Series] = []
     by_name: dict[str, list[Series]] = {}
-    rules: list[TableRule | None] = []
     facts: dict[str, Mapping[str, object]] = {}
     for word in words:
         if word.startswith(PREFIX):
             reference = load_reference(word)
             parts += published_series(reference)
-            rules.append(reference.winner_vs)
             facts[f"{PREFIX}{reference.name}"] = reference.facts
             continue
-        rules.append(None)
         name, path = _name_and_path(word)
         series = read_file(path)
         if name is None:
@@ -165,7 +159,7 @@ def choose(
         merge_series(by_name[a_series.name], a_series.name) if a_series.name in by_name else a_series
         for a_series in parts
     ]
-    return _with_unique_names(joined), rules[0] if len(rules) == 1 else None, facts
+    return _with_unique_names(joined), facts
 
 
 def _name_and_path(word: str) -> tuple[str | None, Path]:
