@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
+from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import (
     CurveLine,
     CurvePlot,
@@ -85,21 +85,6 @@ def test_topologies_mark_the_winner_with_its_percentage() -> None:
     assert "simple-shuffle best at c64 (+20 % against cluster-tp2)" in joined
 
 
-def test_requests_without_a_known_server_are_not_counted_by_server() -> None:
-    """While no server of a request is known, the title has no zeros for the servers."""
-    key = Level("x", concurrency_point(1))
-    titles = [
-        texts(
-            timeline_rows(
-                Timeline(key, 0, (RequestBar(0.0, 4.0, 10.0, backend=name),), 10.0, ("a", "b")), 100
-            )
-        )[0]
-        for name in (None, "a")
-    ]
-    assert "1 request ─" in titles[0]
-    assert "1 request: a 1 · b 0" in titles[1]
-
-
 def bars(*told: RequestBar, backends: tuple[str, ...] = ()) -> list[str]:
     timeline = Timeline(Level("x", concurrency_point(len(told))), 0, told, 10.0, backends)
     return texts(timeline_rows(timeline, 100))[3:-1]
@@ -171,18 +156,6 @@ def bars_plot(title: str, *means: float, at: tuple[int, ...] = (4,), more: bool 
         for index, value in enumerate(values)
     )
     return CurvePlot(title, title, "tok/s", "words", more, lines)
-
-
-def test_kinds_of_text_at_one_concurrency_have_bars() -> None:
-    """Their points have one place on the axis, where curves would be single points upon one another."""
-    lines = [
-        CurveLine(text, (CurvePoint(LoadPoint(LoadKind.CONCURRENCY, 4, text=text), Value(mean)),))
-        for text, mean in (("code", 90.0), ("prose", 45.0))
-    ]
-    plot = CurvePlot("Decode", "Decode", "tok/s", "words", more_is_better=True, lines=tuple(lines))
-    drawn = [row_text(row) for row in plots_rows((plot,), 80, 8)]
-    (code,), (prose,) = ([row for row in drawn if name in row and "█" in row] for name in ("code", "prose"))
-    assert abs(code.count("█") - 2 * prose.count("█")) <= 1
 
 
 def test_each_target_has_a_bar_with_its_value_and_interval() -> None:

@@ -33,14 +33,13 @@ from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
 from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 from sparktop.sweep.result.results import (
-    LARGEST,
     CapacityAnswer,
     CapacityResult,
     ComparisonResult,
     ComparisonRow,
 )
 from sparktop.sweep.terms.definitions import METRICS
-from sparktop.sweep.view.capacity import capacity_title, compared_words
+from sparktop.sweep.view.capacity import compared_words
 from sparktop.sweep.view.difference import difference
 from tests.sweep.made_results import made_series
 
@@ -178,15 +177,6 @@ def test_other_windows_loads_models_and_lengths_are_told() -> None:
     assert "b: x" in notes
 
 
-def test_an_interval_too_wide_for_a_number_is_bounded() -> None:
-    """Two runs that differ a hundredfold: the comparison holds values that a result file can store."""
-    ratio = ratio_of(value_of(45.0, (0.5, 90.0)), value_of(0.5, (0.5, 0.5)))
-    assert ratio is not None
-    assert ratio.ci95 is not None
-    assert ratio.ci95[1] <= LARGEST
-    assert ratio.inverse().ci95 is not None
-
-
 FEW = CapacityAnswer(holds=9, fails=10, complete=True, interval=(8, 11))
 MANY = CapacityAnswer(holds=14, fails=15, complete=True, interval=(12, 16))
 FOUND = CapacityResult(
@@ -242,22 +232,6 @@ def test_every_form_of_a_comparison_says_it() -> None:
     assert (values["holds"], values["takes_more"]) == ({"A": 9, "B": 14}, "B")
     assert difference(*both).verdict == sentence.replace("`", "").join(("A ", ""))
     assert compare([replace(one, search=None) for one in both]).capacity is None
-
-
-def test_the_list_of_results_names_the_answer() -> None:
-    """One target with its answer in words, several with their numbers."""
-
-    def title(**answers: CapacityAnswer) -> str:
-        return capacity_title(FOUND.model_copy(update={"answers": answers}))
-
-    assert title(A=FEW) == "capacity: best estimate 9 agents"
-    assert title(A=FEW, B=MANY) == "capacity: 9 and 14 agents"
-    assert (
-        title(A=CapacityAnswer(holds=64, at_least=True, complete=True)) == "capacity: at least 64 agents hold"
-    )
-    assert title(A=CapacityAnswer(holds=0, fails=1, complete=True)) == "capacity: none hold"
-    assert title(A=CapacityAnswer(holds=4)) == "capacity: so far 4 agents hold"
-    assert title(A=CapacityAnswer()) == "capacity"
 
 
 SOLO = {1: (50.0, 50.5), 2: (80.0, 80.5), 4: (110.0, 110.5)}

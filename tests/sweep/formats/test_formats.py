@@ -26,7 +26,6 @@ from sparktop.commands.sweep.run import level_line
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
 from sparktop.model.load import Level, LoadKind, LoadMode
-from sparktop.model.statistics import value_of
 from sparktop.report.document.document import markdown_cell, wrap_markdown
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
@@ -47,7 +46,6 @@ from sparktop.sweep.result.results import (
     PlanResult,
     SweepResult,
     TargetResult,
-    Tree,
     Validity,
     YardstickSide,
 )
@@ -247,25 +245,6 @@ def pair(pp: int = 100) -> list[Series]:
     return [made_series("apple", SLOW), of_lengths(made_series("berry", FAST), pp, 4)]
 
 
-def winners_of(series: list[Series]) -> list[object]:
-    """Return the winners in JSON, a row each."""
-    return [row["winner"] for row in json.loads(comparison_json(compare(series), series))["rows"]]
-
-
-def test_json_has_values_and_no_winner() -> None:
-    """All that names a best one is null or empty, and nothing crosses over; alike loads have both."""
-    assert winners_of(pair()) == ["berry", "apple"]
-    series = pair(1024)
-    found = json.loads(comparison_json(compare(series), series))
-    for row in found["rows"]:
-        assert (row["winner"], row["ahead"], row["percent"], row["significant"]) == (None, None, None, None)
-        assert row["beats"] == []
-        assert set(row["values"]) == {"apple", "berry"}
-    assert found["crossovers"] == []
-    assert len(found["rows"]) == 2
-    assert json.loads(comparison_json(compare(pair()), pair()))["crossovers"]
-
-
 @pytest.mark.parametrize("form", ["md", "html"])
 def test_tables_have_values_and_no_winner(form: str) -> None:
     """The cells of winners have a dash, and no heading or note says which one is better."""
@@ -282,34 +261,6 @@ def test_tables_have_values_and_no_winner(form: str) -> None:
     alike = comparison_report(compare(pair()), pair(), form)
     assert "next best" in alike
     assert "Crossovers" in alike
-
-
-def with_metrics(series: Series, *names: str, plus: float = 0.0) -> Series:
-    """Return a series with its first metric under other names; the last one is larger by `plus`."""
-    levels = []
-    for level in series.levels:
-        (figure,) = level.figures.values()
-        figures = dict.fromkeys(names, figure)
-        values = tuple(value + plus for value in figure.runs)
-        figures[names[-1]] = value_of(figure.mean + plus, values)
-        levels.append(replace(level, figures=figures))
-    return replace(series, levels=tuple(levels))
-
-
-def test_a_table_that_repeats_another_is_a_line() -> None:
-    """Equal figures of TTFT and first answer are printed once; a difference of a millisecond counts."""
-    names = ("ttft_ms", "first_answer_ms")
-    same = [with_metrics(one, *names) for one in pair()]
-    text = comparison_markdown(compare(same), same)
-    assert text.count("### TTFT (ms") == 1
-    assert "First answer: the same figures as TTFT." in text
-    assert "### First answer" not in text
-    apart = [with_metrics(one, *names, plus=1.0) for one in pair()]
-    text = comparison_markdown(compare(apart), apart)
-    assert "### First answer" in text
-    assert "the same figures" not in text
-    hidden = [with_metrics(one, *names, plus=0.001) for one in pair()]
-    assert "First answer: the same figures as TTFT." in comparison_markdown(compare(hidden), hidden)
 
 
 def at_length(pp: int, step: float = 0.25) -> LevelResult:
@@ -387,34 +338,6 @@ def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
     assert f"### Remarks on levels\n\n- c2: {mark.word}{own}: what was seen" in text
     assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["validity"] == code
     assert f"warning: {mark.word}" in level_line("a", marked)
-
-
-@pytest.mark.parametrize(
-    ("balance", "word", "message"),
-    [
-        ({"verdict": "uneven", "reasons": ["75 : 25"]}, "uneven", "was uneven: 75 : 25"),
-        (
-            {"runs_test": {"word": "bunched", "sentence": "2 runs"}},
-            "sent in bunches",
-            "sent in bunches: 2 runs",
-        ),
-    ],
-)
-def test_why_a_level_is_slow_stands_in_every_report(balance: Tree, word: str, message: str) -> None:
-    """How the load lay, beside the gravest reason to doubt; what padding costs has its own column."""
-    doubts = tuple(Validity(code=code, message=code) for code in ("few_runs", "too_short", "errors"))
-    told = made_level(5).model_copy(update={"balance": balance, "validity": doubts, "padding_percent": 37.5})
-    result = made_sweep(("a", [told]))
-    text = report.sweep_markdown(result)
-    assert re.search(r"^\| c5 .* failed[^|]*, 2 more +\|$", text, flags=re.MULTILINE)
-    assert f"Why levels are slow: padding (the only level); {word} (the only level)." in text.replace(
-        "\n", " "
-    )
-    items = " ".join(text.split("### Remarks on levels")[1].split())
-    assert message in items
-    assert "- c5: 38 % padding: a batch of 5 runs in a CUDA graph of 8" in items
-    assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["why_slow"] == f"padding {word}"
-    assert level_line("a", told).endswith(f" · why slow: 38 % padding, {word}")
 
 
 def test_the_report_defines_the_words_of_its_tables() -> None:

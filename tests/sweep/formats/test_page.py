@@ -35,7 +35,7 @@ from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.result import result_view
 from tests.report.html_page import Page
 from tests.sweep.formats.full_results import full_sweep
-from tests.sweep.made_results import made_level, made_series, made_sweep, simulated_level
+from tests.sweep.made_results import made_level, made_sweep, simulated_level
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -230,15 +230,6 @@ def test_aliases_are_stable_and_a_machine_has_the_number_of_its_server() -> None
     assert [sorted(split) for split in level.runs_split] == [["backend-1", "backend-2"]] * 3
     assert level.each is not None
     assert level.each.backends == ("backend-1", "backend-2")
-
-
-def test_published_tables_keep_their_names_and_other_files_lose_them() -> None:
-    """A published source is not hidden."""
-    table = published_series(load_reference("ref:spark-topologies-2026-03"))
-    own = made_series("ophelia", {1: (1.0,)})
-    first, *rest = SweepPrivacy(anonymous=True).of_series([own, *table])
-    assert (first.name, first.source) == ("backend-1", "file-1")
-    assert rest == list(table)
 
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
@@ -536,19 +527,6 @@ def test_a_lead_that_is_not_clear_stands_beside_the_sign() -> None:
     assert post.count("n.s.: the lead is over 3 % and may be chance") == 1
 
 
-def test_a_lead_under_the_noise_is_no_lead() -> None:
-    """Under 3 %: one sign, which the post explains, and none of those that it does not use."""
-
-    def levels(*means: float) -> list[LevelResult]:
-        rates = [Rate.of_runs((0.999 * mean, mean, 1.001 * mean)) for mean in means]
-        rows = zip((1, 2, 4), rates, strict=True)
-        return [made_level(at).model_copy(update={"decode_tps": rate}) for at, rate in rows]
-
-    post = post_of(made_sweep(("a", levels(20.0, 30.0, 40.0)), ("b", levels(20.1, 30.9, 60.0))))
-    assert [row[-1] for row in table(post)[:3]] == ["≈", "≈", "`b` (+50 %)"]
-    assert "**Signs:** ≈: the lead is under 3 %." in post
-
-
 def test_figures_are_found_in_llama_benchys_table() -> None:
     """A burst of one length: the names of its columns; recorded traffic and rates have none."""
     post = post_of(made_sweep(("solo", [made_level(1), made_level(2)])))
@@ -599,24 +577,6 @@ def test_a_table_marks_levels_with_a_warning_unless_all_have_one(doubted: int, m
     assert ("**Warnings (letters in tables):** ᵃ throttled." in post) is bool(marks)
     (series,) = read(post, "post", "post.md")
     assert [level.load.point.concurrency for level in series.levels] == [1, 2]
-
-
-def test_a_lead_that_may_be_chance_is_told_with_its_use() -> None:
-    """With whom it is against, and the speed of a request of both."""
-
-    def level(at: int, runs: Sequence[float], ttft: float) -> LevelResult:
-        latency = Latency(mean=ttft, run_means=(0.99 * ttft, ttft, 1.01 * ttft))
-        return made_level(at).model_copy(update={"decode_tps": Rate.of_runs(tuple(runs)), "ttft_ms": latency})
-
-    a = [level(8, (40, 50, 60), 100), level(16, (50, 60, 70), 200)]
-    b = [level(8, (50, 60, 70), 200), level(16, (60, 70, 80), 400)]
-    ((_, pick, lead, not_proven, speed),) = picks(post_of(made_sweep(("a", a), ("b", b))))
-    assert (pick, lead) == ("**`a` for TTFT**", "TTFT −50 %")
-    assert not_proven == "decode: `b` +17 to +20 % against `a`, n.s.; prefill: no lead"
-    assert re.fullmatch("`a` [^;]+; `b` [^;]+", speed)
-    few_users = [[level(2, runs, 100), late[1]] for runs, late in (((40, 50, 60), a), ((50, 60, 70), b))]
-    open_use = picks(post_of(made_sweep(("a", few_users[0]), ("b", few_users[1]))))[0]
-    assert re.fullmatch("`b` [^;]+", open_use[-1])
 
 
 def test_a_post_has_the_rate_that_the_headline_judges() -> None:

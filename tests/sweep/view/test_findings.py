@@ -94,22 +94,6 @@ def test_conditions_are_lines_on_their_curves() -> None:
     assert "holds up to c = 6, perhaps up to 8, not beyond" in (result_view(result).headline or "")
 
 
-def test_the_line_of_the_memory_bandwidth_names_its_target_where_there_are_several() -> None:
-    """Targets with one limit share a line; of several, each is named."""
-
-    def limits(*shares: float) -> list[str]:
-        levels = [rated(1, 50).model_copy(update={"roofline_percent": share}) for share in shares]
-        result = made_sweep(*((name, (level,)) for name, level in zip("ab", levels, strict=True)))
-        plot = next(one for one in sweep_plots(result) if one.metric == "decode_tps")
-        return [limit.words for limit in plot.limits]
-
-    assert limits(50.0, 50.0) == ["memory bandwidth allows one request 100 tok/s"]
-    assert limits(50.0, 25.0) == [
-        "a: memory bandwidth allows one request 100 tok/s",
-        "b: memory bandwidth allows one request 200 tok/s",
-    ]
-
-
 def test_a_shown_change_has_its_verdict() -> None:
     """Twice as fast at c4 and the same at c1 is said in one sentence."""
     before = made_series("x", {1: (50.0, 51.0, 49.0), 4: (100.0, 101.0, 99.0)})

@@ -64,7 +64,7 @@ from sparktop.sweep.view.live import LiveView, completed_share
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.series import MOST_SLOTS, AgentActivities
 from tests.sweep.made_results import made_level, made_sweep, request
-from tests.sweep.played_sweeps import BACKENDS, E2E_S, RATE, TTFT_S, PlayedSweep
+from tests.sweep.played_sweeps import E2E_S, RATE, TTFT_S, PlayedSweep
 
 STRANGE = Level("nobody", concurrency_point(9), 7, 1)
 
@@ -174,22 +174,6 @@ def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) ->
         LevelState.NOT_MADE,
     ]
     assert view.words == "cancelled: cancelled; 1 level kept"
-
-
-def test_a_timeline_has_a_bar_for_each_request(played: PlayedSweep) -> None:
-    """Starts, first tokens, ends and servers are those played."""
-    played.level("proxy", 2)
-    evidence = played.view.evidence(Level("proxy", concurrency_point(2), 100, 4))
-    assert evidence is not None
-    assert [one.run for one in evidence.timelines] == [0, 1, 2]
-    first = evidence.timelines[0]
-    assert len(first.bars) == 2
-    bar = first.bars[0]
-    assert bar.start_s == 0.0
-    assert bar.first_token_s == pytest.approx(TTFT_S)
-    assert bar.end_s == pytest.approx(E2E_S)
-    assert [one.bars[0].backend for one in evidence.timelines] == ["spark-a", "spark-b", "spark-a"]
-    assert {one.backends for one in evidence.timelines} == {BACKENDS}
 
 
 def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
