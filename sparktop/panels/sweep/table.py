@@ -145,6 +145,8 @@ class ValueColumn(Struct, frozen=True):
 
     heading: str
     width: int
+    priority: int
+    """Narrow screens show only the columns with the smallest ones."""
     metric: str | None
     """Key of the column's rank in `ResultRow.ranks`; None for a column without ranks."""
     text: Callable[[ResultRow], str]
@@ -196,28 +198,40 @@ def _failed_text(row: ResultRow) -> str:
     return f"{row.failed}/{ended}" if ended or row.cancelled else numbers.UNKNOWN
 
 
-_ACCEPTED = ValueColumn("accepted", 8, None, lambda row: _number_text("{:.0f} %", row.spec_accept_percent))
+_ACCEPTED = ValueColumn(
+    "accepted", 8, 35, None, lambda row: _number_text("{:.0f} %", row.spec_accept_percent)
+)
 """The share of drafted tokens that was accepted; known only of servers with speculative decoding."""
-_BESIDE = ValueColumn("ITL beside", 10, None, lambda row: _number_text("{:,.1f} ms", row.beside_itl_ms))
+_BESIDE = ValueColumn("ITL beside", 10, 37, None, lambda row: _number_text("{:,.1f} ms", row.beside_itl_ms))
 """The token gap of the requests while long prompts arrive; known only where these were sent."""
+_DECODE = ValueColumn("decode", 8, 10, None, lambda row: _mean_of(row.rate or "", rate_text)(row))
+_OUTPUT = ValueColumn("output", 8, 32, "output_tps", _mean_of("output_tps", rate_text))
+_TTFT_P95 = ValueColumn("TTFT p95", 9, 80, None, lambda row: numbers.milliseconds(row.ttft_p95_ms))
+_ENDS = (
+    ValueColumn("tok/s each", 10, 95, None, lambda row: rate_text(row.stream_p50_tps)),
+    ValueColumn("failed", 7, 90, None, _failed_text),
+    ValueColumn("runs", 5, 98, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
+)
+"""The last columns of all tables."""
 COLUMNS = (
-    ValueColumn("decode", 8, None, lambda row: _mean_of(row.rate or "", rate_text)(row)),
-    ValueColumn("TTFT mean", 10, "ttft_ms", _mean_of("ttft_ms", numbers.milliseconds)),
+    ValueColumn("prefill", 8, 40, "prefill_tps", _mean_of("prefill_tps", partial(_number_text, "{:,.0f}"))),
+    _DECODE,
     _ACCEPTED,
     _BESIDE,
-    ValueColumn("prefill", 8, "prefill_tps", _mean_of("prefill_tps", partial(_number_text, "{:,.0f}"))),
-    ValueColumn("95 % CI", 7, None, lambda row: interval_text(row.figures.get(row.rate or ""))),
-    ValueColumn("peak", 8, "peak_tps", _mean_of("peak_tps", rate_text)),
-    ValueColumn("TTFT p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
-    ValueColumn("failed", 7, None, _failed_text),
-    ValueColumn("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
-    ValueColumn("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
-    ValueColumn("TTFT p50", 9, None, lambda row: numbers.milliseconds(row.ttft_p50_ms)),
+    ValueColumn("95 % CI", 7, 50, None, lambda row: interval_text(row.figures.get(row.rate or ""))),
+    ValueColumn("peak", 8, 70, "peak_tps", _mean_of("peak_tps", rate_text)),
+    ValueColumn("TTFT mean", 10, 20, "ttft_ms", _mean_of("ttft_ms", numbers.milliseconds)),
+    ValueColumn("TTFT p50", 9, 99, None, lambda row: numbers.milliseconds(row.ttft_p50_ms)),
+    _TTFT_P95,
+    *_ENDS,
 )
-"""Columns in order of importance: narrow screens show only the first ones."""
+"""Columns in the order in which they stand in the table."""
 RATE_COLUMNS = (
+    ValueColumn("done /s", 8, 20, None, _mean_of("requests_per_s", partial(_number_text, "{:.2f}"))),
+    _OUTPUT,
     ValueColumn(
         "TTFT due",
+        10,
         10,
         "ttft_due_ms",
         # By how much the TTFT grows, where the server does not keep up.
@@ -227,59 +241,26 @@ RATE_COLUMNS = (
             else f"{numbers.signed(row.ttft_growth, 2)} s/s"
         ),
     ),
-    ValueColumn("done /s", 8, None, _mean_of("requests_per_s", partial(_number_text, "{:.2f}"))),
-    ValueColumn("output", 8, "output_tps", _mean_of("output_tps", rate_text)),
+    ValueColumn("E2E due", 10, 85, "e2e_due_ms", _mean_of("e2e_due_ms", numbers.milliseconds)),
     _ACCEPTED,
-    ValueColumn("TTFT p95", 9, None, lambda row: numbers.milliseconds(row.ttft_p95_ms)),
-    ValueColumn("E2E due", 10, "e2e_due_ms", _mean_of("e2e_due_ms", numbers.milliseconds)),
-    ValueColumn("failed", 7, None, _failed_text),
-    ValueColumn("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
-    ValueColumn("runs", 5, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
+    _TTFT_P95,
+    *_ENDS,
 )
-"""The columns for requests at a rate, in order of importance."""
+"""The columns for requests at a rate."""
 AGENT_COLUMNS = (
-    ValueColumn("tool p50", 9, None, _of_agents("tool_p50_ms")),
-    ValueColumn("tool p90", 9, None, _of_agents("tool_p90_ms")),
-    ValueColumn("human p50", 9, None, _of_agents("human_p50_ms")),
-    ValueColumn("cached", 6, None, _of_agents("cached_percent", "{:,.0f} %")),
-    ValueColumn("output", 8, "output_tps", _mean_of("output_tps", rate_text)),
+    ValueColumn("tool p50", 9, 10, None, _of_agents("tool_p50_ms")),
+    ValueColumn("tool p90", 9, 20, None, _of_agents("tool_p90_ms")),
+    ValueColumn("human p50", 9, 30, None, _of_agents("human_p50_ms")),
+    ValueColumn("human p90", 9, 80, None, _of_agents("human_p90_ms")),
+    ValueColumn("answer p50", 10, 85, None, _of_agents("request_p50_ms")),
+    ValueColumn("cached", 6, 31, None, _of_agents("cached_percent", "{:,.0f} %")),
+    _OUTPUT,
+    ValueColumn("fit KV", 6, 70, None, _of_agents("fit", "{:,.0f}")),
+    ValueColumn("calls", 6, 97, None, _of_agents("calls", "{:,.0f}")),
     _ACCEPTED,
-    ValueColumn("fit KV", 6, None, _of_agents("fit", "{:,.0f}")),
-    ValueColumn("human p90", 9, None, _of_agents("human_p90_ms")),
-    ValueColumn("answer p50", 10, None, _of_agents("request_p50_ms")),
-    ValueColumn("tok/s each", 10, None, lambda row: rate_text(row.stream_p50_tps)),
-    ValueColumn("calls", 6, None, _of_agents("calls", "{:,.0f}")),
-    ValueColumn("failed", 7, None, _failed_text),
+    *_ENDS[:2],
 )
 """The columns for agents: TTFT after a tool and after a person, model time of a person's whole request."""
-SHOWN = (
-    "tool p50",
-    "tool p90",
-    "human p50",
-    "human p90",
-    "answer p50",
-    "cached",
-    "done /s",
-    "output",
-    "total",
-    "TTFT due",
-    "E2E due",
-    "fit KV",
-    "calls",
-    "prefill",
-    "decode",
-    "accepted",
-    "ITL beside",
-    "95 % CI",
-    "peak",
-    "TTFT mean",
-    "TTFT p50",
-    "TTFT p95",
-    "tok/s each",
-    "failed",
-    "runs",
-)
-"""Headings in the order in which columns stand in the table."""
 _COLUMNS_OF = {
     LoadKind.RATE: RATE_COLUMNS,
     LoadKind.AGENTS: AGENT_COLUMNS,
@@ -293,8 +274,8 @@ def columns_of(view: SweepView, kind: LoadKind) -> tuple[ValueColumn, ...]:
     if kind in _COLUMNS_OF:
         return _COLUMNS_OF[kind]
     rate = next((row.rate for row in view.rows if row.rate is not None), None)
-    rate_column = replace(COLUMNS[0], heading=_RATE_HEADINGS.get(rate or "", "decode"), metric=rate)
-    return (rate_column, *COLUMNS[1:])
+    rate_column = replace(_DECODE, heading=_RATE_HEADINGS.get(rate or "", "decode"), metric=rate)
+    return tuple(rate_column if column is _DECODE else column for column in COLUMNS)
 
 
 _LEAST_CONDITION = 6
@@ -326,11 +307,11 @@ def search_columns(view: SweepView) -> tuple[ValueColumn, ...]:
             return "< 1 %"
         return "> 99 %" if percent > 99 else f"{percent:.0f} %"
 
-    columns = [ValueColumn("holds", 6, None, chance_text)]
+    columns = [ValueColumn("holds", 6, 0, None, chance_text)]
     for index, name in enumerate(names):
         heading = name.replace(" TTFT after a ", " ")
         width = max(_LEAST_CONDITION, len(heading))
-        columns.append(ValueColumn(heading, width, None, partial(condition_text, index=index)))
+        columns.append(ValueColumn(heading, width, 0, None, partial(condition_text, index=index)))
     return tuple(columns) if tried else ()
 
 
@@ -412,7 +393,8 @@ def columns_for(view: SweepView, width: int) -> list[ValueColumn]:
     """
     room = width - _name_width(view) - _marks_column_width(view, width)
     chosen: list[ValueColumn] = []
-    for column in (*search_columns(view), *columns_of(view, _load_kind(view))):
+    columns = (*search_columns(view), *columns_of(view, _load_kind(view)))
+    for column in sorted(columns, key=lambda column: column.priority):
         if all(column.text(row) == numbers.UNKNOWN for row in view.rows) and (
             view.rows or column.heading in _FOR_SOME
         ):
@@ -422,8 +404,7 @@ def columns_for(view: SweepView, width: int) -> list[ValueColumn]:
             room -= column.width + 1
         else:
             break
-    # Columns of a search come first.
-    return sorted(chosen, key=lambda column: SHOWN.index(column.heading) if column.heading in SHOWN else -1)
+    return [column for column in columns if column in chosen]
 
 
 def _marks_column_width(view: SweepView, width: int) -> int:
@@ -432,7 +413,8 @@ def _marks_column_width(view: SweepView, width: int) -> int:
     The first mark of each level is whole, else in one word. The column has only the signs of marks in narrow
     tables, and where words would leave no room for the two most important values.
     """
-    values = sum(column.width + 1 for column in columns_of(view, _load_kind(view))[:2])
+    columns = sorted(columns_of(view, _load_kind(view)), key=lambda column: column.priority)
+    values = sum(column.width + 1 for column in columns[:2])
     if width < _NARROW:
         return _SIGNS
     if width >= _WIDE:
@@ -481,7 +463,7 @@ def side_by_side_tables(view: SweepView, width: int, height: int) -> list[Row]:
     levels that have no place even then, those next to the best one are shown.
     """
     room, count = height - 1, len(all_levels(view))
-    least = _name_width(view) + _SIGNS + COLUMNS[0].width + 1 + _TABLE_GAP
+    least = _name_width(view) + _SIGNS + _DECODE.width + 1 + _TABLE_GAP
     beside = max(1, min(-(-count // max(1, room)), (width + _TABLE_GAP) // least))
     levels = shown_levels(view, beside * room + 2, best_key(view))
     table_rows_each = -(-len(levels) // beside)
@@ -512,12 +494,15 @@ def marks_key(view: SweepView, room: int) -> Row:
         for kind, sign in MARK_SIGNS.items()
         if any(mark.kind is kind for mark in marks)
     ]
-    ranks = [[(f" {sign}", "good"), label(f" {word} ")] for sign, word in _rank_signs(view)]
-    for has_words in (True, False):
-        row: Row = [run for rank in ranks for run in rank]
+    for complete, short in ((True, False), (False, False), (False, True)):
+        row: Row = []
+        for sign, word in _rank_signs(view):
+            row += [(f" {sign}", "good"), label(f" {'unclear' if short and sign == ALIKE else word} ")]
         for sign, words, meaning in meanings:
-            text = f"{meaning}: {', '.join(words)}" if has_words else meaning
-            row += [(f" {sign}", "warn"), label(f" {text} ")]
+            row += [
+                (f" {sign}", "warn"),
+                label(f" {meaning}: {', '.join(words)} " if complete else f" {meaning} "),
+            ]
         if row_width(row) <= room:
             return row
     return []

@@ -13,6 +13,7 @@ from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.judgement import (
+    NO_DIFFERENCE,
     UNFAIR,
     Outcome,
     lead_words,
@@ -35,7 +36,7 @@ from sparktop.model.sweep import (
     level_name,
 )
 from sparktop.panels.parts.figures import flow_pieces, heading, label, part_role, sentence_rows
-from sparktop.panels.parts.text import Row, Run, fit_row, side_by_side
+from sparktop.panels.parts.text import Row, Run, fit_row, row_width, side_by_side
 from sparktop.panels.sweep.curves import better_words, legend_rows, plots_rows
 from sparktop.panels.sweep.table import ALIKE, BEST, framed_sweep, page_title
 
@@ -272,6 +273,10 @@ _BAR_MOST = 141
 """Greatest width in cells of the drawn intervals."""
 _BAR_FROM = 96
 """Width in cells from which on confidence intervals are drawn, too."""
+_MOST_SPACE = 2
+"""Most blank rows before a metric."""
+_SHORT = {NO_DIFFERENCE: "not clear"}
+"""Shorter labels of changes that are not significant, for when the label does not fit."""
 
 
 def difference_screen(
@@ -289,6 +294,10 @@ def difference_screen(
     ("pair 1 of 2"), "" for a single one.
     """
     rows = difference_rows(difference, width)
+    metrics = len({row.title for row in difference.rows})
+    room = height - 2 - len(rows)
+    if metrics and room >= metrics:
+        rows = difference_rows(difference, width, space=min(_MOST_SPACE, room // metrics))
     top = 0 if scroll is None else max(0, min(scroll, len(rows) - (height - 2)))
     screen_height = max(height, len(rows) + 2) if scroll is None else height
     below = len(rows) - top - (screen_height - 2)
@@ -306,10 +315,11 @@ def difference_screen(
     )
 
 
-def difference_rows(difference: Difference, width: int) -> list[Row]:
+def difference_rows(difference: Difference, width: int, *, space: int = 0) -> list[Row]:
     """Return the rows of a comparison of two results, each `width` cells wide, without a frame.
 
     They hold the verdict, the names of the results (A and B), the change of each metric by level, and notes.
+    `space` is the number of blank rows before each metric.
     """
     inner = width - 4
     rows: list[Row] = []
@@ -328,6 +338,7 @@ def difference_rows(difference: Difference, width: int) -> list[Row]:
     span = ", 95 % CI" if inner >= _SPAN_FROM + more else ""
     for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
         rows_of_metric = list(group)
+        rows += [[]] * space
         better = better_words(more=rows_of_metric[0].more_is_better)
         rows.append(heading(f"{title} in {unit}: A → B, change{span}", better, inner))
         rows += [_difference_row(row, inner, scale_end, levels[row.key]) for row in rows_of_metric]
@@ -380,7 +391,11 @@ def _difference_row(row: DifferenceRow, width: int, scale_end: float, level: str
         result += [label(fit(f"  {' to '.join(ends)}", 20))]
     if width >= _BAR_FROM + more:
         result += [(" ", "text"), *_change_bar(row, _bar_width(width, more), scale_end), (" ", "text")]
-    return [*result, *_change_word(row, row.undecided or "")]
+    words = row.undecided or ""
+    complete = [*result, *_change_word(row, words)]
+    return (
+        complete if row_width(complete) <= width else [*result, *_change_word(row, _SHORT.get(words, words))]
+    )
 
 
 def _value_run(row: DifferenceRow, value: Value | None) -> Run:
