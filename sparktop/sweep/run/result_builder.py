@@ -13,7 +13,7 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.generator.wire import ClientHealth
 from sparktop.sweep.plan.own_requests import request_digest, without_texts
-from sparktop.sweep.plan.plan import Plan, TargetKind
+from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.plan.texts import texts_digest
 from sparktop.sweep.result.level import with_common_cause
@@ -35,7 +35,6 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.run.open_loop import trace_plan
 from sparktop.sweep.run.preparation import PreparedTarget
-from sparktop.sweep.run.router_side import direct_overhead_ms
 from sparktop.sweep.run.search import SloSearch
 from sparktop.sweep.run.validity import with_clock_shifts
 from sparktop.sweep.terms.definitions import CLIENT_LAG, DRIFT
@@ -118,12 +117,12 @@ class ResultBuilder:
     def enter_level(self, target: str, level: LevelResult, health: Sequence[ClientHealth]) -> LevelResult:
         """Store the result of a level, and the load generator's `health` in each run of the level.
 
-        Replace an earlier result of the same load. Return the level as stored: with the router overhead and
-        the reasons for doubt that depend on other levels.
+        Replace an earlier result of the same load. Return the level as stored: with the reasons for doubt
+        that depend on other levels.
         """
         self._health[target, level_of(level)] = health
         result = self.result.with_level(target, level)
-        targets = with_clock_shifts(self._add_overheads(result.targets))
+        targets = with_clock_shifts(result.targets)
         sources = {measured.tokens_from for target in targets for measured in target.levels} - {None}
         least_exact = next((source for source in reversed(TokenSource) if source in sources), None)
         plan = result.plan.model_copy(update={"tokens_from": least_exact})
@@ -176,26 +175,6 @@ class ResultBuilder:
 
     def _change(self, **parts: object) -> None:
         self.result = self.result.model_copy(update=parts)
-
-    def _add_overheads(self, targets: Sequence[TargetResult]) -> tuple[TargetResult, ...]:
-        planned = {target.name: target for target in self._plan.targets}
-        urls = {name: target.url for name, target in planned.items()}
-        measured = {target.name: target for target in targets}
-        changed = []
-        for target in targets:
-            if target.kind is not TargetKind.ROUTER:
-                changed.append(target)
-                continue
-            levels = []
-            for level in target.levels:
-                update: dict[str, object] = {}
-                if level.router_overhead_from != "router":
-                    direct_ms = direct_overhead_ms(planned[target.name], level, measured, urls)
-                    source = None if direct_ms is None else "direct"
-                    update = {"router_overhead_ms": direct_ms, "router_overhead_from": source}
-                levels.append(level.model_copy(update=update))
-            changed.append(target.model_copy(update={"levels": tuple(levels)}))
-        return tuple(changed)
 
     def _client_result(self, targets: Sequence[TargetResult]) -> ClientResult:
         """Return the load generator's health over the whole sweep.

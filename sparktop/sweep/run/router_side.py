@@ -1,4 +1,4 @@
-"""What a router did in a level: in which order it chose backends, how evenly, and with which overhead."""
+"""What a router did in a level: in which order it chose backends, and how evenly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
@@ -17,11 +16,9 @@ from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.analysis.placement import address_of
-from sparktop.model.load import Level, LoadEvent, RequestEnded, RequestStarted, concurrency_point
+from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted
 from sparktop.model.text import clean
 from sparktop.store.load_log import ABORTS_THAT_COUNT
-from sparktop.sweep.plan.plan import SweepTarget, TargetKind
-from sparktop.sweep.result.results import LevelResult, TargetResult, level_of
 from sparktop.sweep.run.server_side import Counters, ServerPoint
 
 _BALANCE = (
@@ -80,32 +77,6 @@ def router_side(
         side |= msgspec.json.decode(msgspec.json.encode(balance_fields, enc_hook=dict))
         side |= {"verdict": balance.word.value, "since": None}
     return side
-
-
-def direct_overhead_ms(
-    target: SweepTarget, level: LevelResult, others: Mapping[str, TargetResult], urls: Mapping[str, str]
-) -> float | None:
-    """Return the router's median TTFT minus the mean of its backends' median TTFTs, in milliseconds.
-
-    Only levels of concurrency 1 are compared; at higher concurrency, the difference would mostly show how
-    evenly the router distributes requests. Return None for other levels, or if no backend was measured with
-    the same load. `others` are the results of all targets by name, `urls` their addresses by name.
-    """
-    behind = set(target.backends.values())
-    if target.kind is not TargetKind.ROUTER or level.point != concurrency_point(1):
-        return None
-    if level.ttft_ms is None or level.ttft_ms.p50 is None:
-        return None
-    same_load = Level("", concurrency_point(1), level.pp, level.tg)
-    backends = [result for name, result in others.items() if urls.get(name) in behind]
-    latencies = [
-        measured.ttft_ms
-        for result in backends
-        for measured in result.levels
-        if level_of(measured) == same_load
-    ]
-    direct = [ttft.p50 for ttft in latencies if ttft is not None and ttft.p50 is not None]
-    return level.ttft_ms.p50 - fmean(direct) if direct else None
 
 
 def backend_errors(

@@ -35,13 +35,11 @@ from sparktop.store import SourceKey, Store
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.result.results import LevelResult, TargetResult
 from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget, machines_words
 from sparktop.sweep.run.router_side import (
     BackendNames,
     backend_errors,
-    direct_overhead_ms,
     router_side,
     routing_test,
 )
@@ -237,25 +235,6 @@ def test_who_is_behind_a_target_is_found_by_address() -> None:
     named = replace(proxy, backends={"x": "http://10.0.0.2:8000", "gone": "http://10.0.0.3:8000"})
     assert watched_backends(named, snapshot) == ("two",)
     assert watched_backends(replace(SOLO, name="q", url="http://q:1"), snapshot) == ()
-
-
-def level(concurrency: int, ttft_ms: float) -> LevelResult:
-    latency = {"mean": ttft_ms, "p50": ttft_ms}
-    return LevelResult.model_validate({"concurrency": concurrency, "ttft_ms": latency})
-
-
-def test_a_router_is_held_against_its_backends_with_one_request_alone() -> None:
-    """At c = 1 the difference is the router's; above it most of it is how unevenly it loads them: unknown."""
-    behind = {"a": "http://10.0.0.1:8000", "b": "http://10.0.0.2:8000"}
-    proxy = SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER, backends=behind)
-    results = {
-        name: TargetResult(name=name, url=url, levels=(level(1, 100.0), level(4, 200.0 + 20 * (name == "b"))))
-        for name, url in behind.items()
-    }
-    assert direct_overhead_ms(proxy, level(1, 103.0), results, behind) == pytest.approx(3.0)
-    assert direct_overhead_ms(proxy, level(8, 250.0), results, behind) is None
-    assert direct_overhead_ms(proxy, level(2, 250.0), results, behind) is None
-    assert direct_overhead_ms(SOLO, level(1, 250.0), results, behind) is None
 
 
 def test_a_machine_is_its_product_its_gpus_and_its_driver() -> None:
