@@ -13,13 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.commands.sweep.command import verdict
-from sparktop.commands.sweep.run import level_line
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.load import EndReason, Level, RequestEnded, concurrency_point
 from sparktop.model.snapshot import BackendView
-from sparktop.model.sweep import LevelState
 from sparktop.model.targets import SweepSpec
-from sparktop.panels.sweep.table import table_rows
 from sparktop.store import SourceKey
 from sparktop.sweep.compare.imports.tools import LLAMA_BENCHY
 from sparktop.sweep.compare.series import series_of
@@ -37,9 +34,7 @@ from sparktop.sweep.run.preparation import beyond_context, reported_context
 from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepPhase
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import CACHE_HITS, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
-from sparktop.sweep.view.levels import stored_evidence
 from sparktop.sweep.view.live import LiveView
-from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import depth_sentences
 from tests.sweep.made_results import made_sweep
 from tests.sweep.stream_server import Asked
@@ -47,7 +42,6 @@ from tests.sweep.trouble_bench import Bench
 from tests.sweep.watched_servers import PATIENT, watched
 
 CONTEXT = 200
-LONG_KEY = Level("solo", concurrency_point(2), 300, 9)
 
 
 WORDS = f"This model's maximum context length is {CONTEXT} tokens"
@@ -114,40 +108,6 @@ async def test_the_largest_length_that_fits_is_found_and_measured(
     assert least <= (longest or 0) <= CONTEXT - 9
     assert f"{longest} tokens fit" in (found[1][2] or "")
     assert verdict(result, Plan((bench.target,), longest=True)) == 0
-
-
-@pytest.mark.process
-async def test_every_form_has_the_row(bench: Bench) -> None:
-    """Command line, screen, Markdown, CSV, JSON and llama-benchy's format have the words and no figure."""
-    result, live = await swept(bench)
-    refused = result.targets[0].levels[1]
-    assert refused.error is not None
-    assert level_line("solo", refused) == f"solo: c = 2, 300 tokens in · ❌ {refused.error}"
-    text = report.sweep_markdown(result)
-    lines = text.splitlines()
-    assert any(
-        line.startswith("| ❌ c2, 300 in") and set(line.split("|")[-2].strip()) == {"–"} for line in lines
-    )
-    assert f"❌ 300 in: `{refused.error}`" in text.replace("\n", " ")
-    row = list(csv.DictReader(io.StringIO(exports.to_csv(result))))[1]
-    assert (row["pp"], row["decode_tps_mean"], row["ttft_ms_mean"], row["ok"]) == ("300", "", "", "0")
-    assert WORDS in row["error"]
-    (_, benchmark) = json.loads(exports.to_llama_benchy(result))["benchmarks"]
-    assert (benchmark["prompt_size"], benchmark["tg_throughput"]) == (300, None)
-    assert WORDS in benchmark["error"]
-    again = SweepResult.model_validate(result.to_json())
-    assert again.targets[0].levels[1] == refused
-    for view in (live.view(), result_view(again)):
-        assert [level.state for level in view.levels] == [LevelState.DONE, LevelState.REFUSED]
-        assert view.words == "done: 1 level, 1 refused by the server"
-        text = "\n".join("".join(part for part, _ in row) for row in table_rows(view, 80, 8))
-        assert "✘ c2/300" in text
-        assert "refused: " in text
-    evidence = stored_evidence(again, LONG_KEY)
-    assert evidence is not None
-    assert [mark.message for mark in evidence.row.marks] == [refused.error]
-    assert (evidence.facts, evidence.why_no_timeline) == ((), "the server refused its requests")
-    assert "warnings: " in " ".join(result_view(again).verdict)
 
 
 def test_a_context_is_read_from_pages_and_refusals() -> None:
