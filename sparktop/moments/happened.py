@@ -16,6 +16,7 @@ from statistics import fmean, stdev
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktop.graphics.numbers import signed
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.figures import Figure
 from sparktop.model.judgement import whole_percent_change
@@ -32,7 +33,7 @@ from sparktop.moments.moment import (
     Moment,
     figure_text,
 )
-from sparktop.store.event_log import FOLDED_FROM, condition_label
+from sparktop.store.event_log import FOLDED_FROM, condition_label, span_text
 
 PAGE_LINES = 30
 """Lines of a page."""
@@ -50,6 +51,8 @@ _LEAST_SHARE = 0.1
 """Smallest change of a mean, relative to the larger one, that is one."""
 _TIMES_FROM = 10.0
 """Growth from which on it is a factor, not a percentage."""
+_WHOLE_FROM = 10.0
+"""Percentage points from which on a change has no decimals."""
 _ERRORS = 3.0
 """A change must exceed so many standard errors of the two means."""
 _STATE_KINDS = ("state", "unreachable", "stuck", "blocked")
@@ -96,6 +99,13 @@ class Line(Struct, frozen=True):
         names = self.subjects if more <= 0 else (*self.subjects[:_MOST_NAMES], f"{more} more")
         return names_in_words(list(names))
 
+    def words_at(self, when: datetime) -> str:
+        """Return the words, and how long before or after `when` it began, if not then."""
+        apart_s = (when - self.at).total_seconds()
+        if abs(apart_s) <= _SAME_S:
+            return self.words
+        return f"{self.words}, {span_text(abs(apart_s))} {'before' if apart_s > 0 else 'after'}"
+
 
 class Moved(Struct, frozen=True):
     """A figure whose mean differs before and after a moment, by more than its scatter."""
@@ -110,6 +120,8 @@ class Moved(Struct, frozen=True):
     """The larger mean / the smaller one, where a mean below what is notable counts as that."""
     sentence: str = ""
     """The change in a sentence after the name; "" for its title."""
+    points: float | None = None
+    """Of a figure in percent, by how many percentage points it changed."""
 
     def words(self, subject: str) -> str:
         """Return the change as text; `subject` is the name of its server or machine, as it is to be shown."""
@@ -117,7 +129,14 @@ class Moved(Struct, frozen=True):
             return f"{subject} is {share_words(self.share)}"
         if self.sentence:
             return f"{subject} {self.sentence.format(before=self.before, after=self.after)}"
-        return f"{self.title} of {subject} {self.before} → {self.after} ({share_words(self.share)})"
+        return f"{self.title} of {subject} {self.before} → {self.after} ({self.change})"
+
+    @property
+    def change(self) -> str:
+        """The change as text; that of a percentage in percentage points."""
+        if self.points is None:
+            return share_words(self.share)
+        return f"{signed(self.points, 0 if abs(self.points) >= _WHOLE_FROM else 1)} points"
 
 
 def share_words(share: float) -> str:
@@ -230,7 +249,8 @@ def _moved(figure: Figure, name: str, before: Sequence[float], after: Sequence[f
     )
     texts = figure_text(figure, mean_before), figure_text(figure, mean_after)
     factor, sentence = larger / smaller if smaller else inf, _SENTENCES.get(figure.name, "")
-    return [Moved(figure.title, name, *texts, difference / largest, factor, sentence)]
+    points = difference if figure.unit == "%" else None
+    return [Moved(figure.title, name, *texts, difference / largest, factor, sentence, points)]
 
 
 def _lines_of_span(moment: Moment) -> list[Line]:

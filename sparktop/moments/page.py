@@ -13,7 +13,6 @@ from sparktop.moments.happened import (
     Moved,
     compare_minutes,
     pivot,
-    share_words,
     weightiest,
     what_happened,
 )
@@ -58,7 +57,7 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     lines, remark = what_happened(moment)
     moved, why_none = compare_minutes(moment, dividing_at)
     weightiest_line = weightiest(lines, dividing_at, AROUND_S / 2)
-    parts = [f"{line.subject}: {clean(line.words, _LONG)}" for line in weightiest_line]
+    parts = [f"{line.subject}: {clean(line.words_at(dividing_at), _LONG)}" for line in weightiest_line]
     parts += [change.words(change.subject) for change in moved[:1]]
     changes = "; ".join(parts) or "nothing changed by more than its scatter"
     near = "" if _clock(dividing_at) == _clock(at) else f", the main event near {_clock(at)}"
@@ -93,10 +92,7 @@ def _clock(time: datetime) -> str:
 
 def _moved_rows(moved: tuple[Moved, ...], width: int) -> Iterator[Row]:
     """Yield a row for each figure: its name, whose it is, before, after, and the change."""
-    cells = [
-        (change.title, change.subject, change.before, change.after, share_words(change.share))
-        for change in moved
-    ]
+    cells = [(change.title, change.subject, change.before, change.after, change.change) for change in moved]
     if not cells:
         return
     widths = (min(_MOST_CELLS, max(map(cell_width, column))) for column in zip(*cells, strict=True))

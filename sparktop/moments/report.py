@@ -34,7 +34,6 @@ from sparktop.moments.happened import (
     PAGE_LINES,
     compare_minutes,
     pivot,
-    share_words,
     weightiest,
     what_happened,
 )
@@ -247,7 +246,8 @@ _FEW = 8
 """With more servers or machines than this, Markdown has no table of their figures: forum posts are short."""
 _LINES = "Lines at events: ▲ warning, ✖ critical, M mark; pale lines: others."
 _DEFINITIONS = (
-    "Min, Mean, Max: over all readings; Last: at the end; –: unknown. Times are UTC.",
+    "Min, Mean, Max: over all readings, of which a server has none while it does not answer.",
+    "Last: at the end; –: unknown. Times are UTC.",
     "TTFT and ITL are estimates within a bucket of the server's histogram, or its first or last bound.",
 )
 _BALANCE_DEFINITION = "Verdicts on balance cover the time window before them; see each rule's tests."
@@ -329,8 +329,7 @@ def _summary_line(moment: Moment) -> str:
         )
         for balance in bad_balances(moment)
     ]
-    rate = _mean_total_rate(moment)
-    words += [f"{cell.rate(rate)} tok/s on average"] if rate is not None else []
+    words += _rate_words(moment)
     silent = [backend for backend in moment.shown.backends if not backend.ok]
     loading = [code(server.name) for server in silent if server.state is BackendState.LOADING]
     down = [code(server.name) for server in silent if server.state is not BackendState.LOADING]
@@ -343,15 +342,17 @@ def _summary_line(moment: Moment) -> str:
     return "; ".join(words)
 
 
-def _mean_total_rate(moment: Moment) -> float | None:
-    """Return the mean rate of all servers in tok/s; one that stops answering adds nothing meanwhile."""
+def _rate_words(moment: Moment) -> list[str]:
+    """Return the mean rate of all servers in words; one that stops answering adds nothing meanwhile."""
     generation = next(figure for figure in FIGURES if figure.name == "generation_tps")
-    means = []
+    means, was_silent = [], False
     for name in _all_names(moment, BACKEND):
         values = [value for _, value in moment.values_between(generation, name, moment.detail, moment.end)]
         first_known = next((index for index, value in enumerate(values) if value is not None), None)
         means += [] if first_known is None else [fmean(value or 0.0 for value in values[first_known:])]
-    return sum(means) if means else None
+        was_silent = was_silent or (first_known is not None and None in values[first_known:])
+    silence = " (a server that does not answer counts as 0)" if was_silent else ""
+    return [f"{cell.rate(sum(means))} tok/s on average{silence}"] if means else []
 
 
 def _count_words(number: int, noun: str) -> str:
@@ -373,7 +374,7 @@ def _about_line(moment: Moment) -> str:
         ", ".join(_count_words(number, noun) for number, noun in what if number),
         tables.poll_words(last),
         f"recording {code(readings.source)}" if readings.source else "",
-        f"recorded by sparktop {readings.version}" if readings.version else "",
+        f"recorded by sparktop {readings.version}" if readings.version not in {None, __version__} else "",
         f"sparktop {__version__}",
     ]
     return " · ".join(filter(None, parts))
@@ -470,7 +471,9 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     turn = pivot(moment, at)
     when = at if turn is None else turn.at
     weightiest_line = weightiest(what_happened(moment)[0], when, AROUND_S)
-    words = [f"{code(line.subject)}: {escaped(clean(line.words, _LONG))}" for line in weightiest_line]
+    words = [
+        f"{code(line.subject)}: {escaped(clean(line.words_at(when), _LONG))}" for line in weightiest_line
+    ]
     words += [change.words(code(change.subject)) for change in compare_minutes(moment, when)[0][:1]]
     head = [f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**"]
     if turn is not None and when - at >= _LATER:
@@ -499,7 +502,7 @@ def _around_section(moment: Moment, when: datetime, event: Event | None = None) 
     if not moved:
         return Section(title, (*words, why_none))
     rows = tuple(
-        (change.title, Untrusted(change.subject), change.before, change.after, share_words(change.share))
+        (change.title, Untrusted(change.subject), change.before, change.after, change.change)
         for change in moved
     )
     columns = ("Figure", "Of", "Before", "After", "Change")

@@ -10,7 +10,6 @@ from operator import itemgetter
 
 from msgspec import Struct
 
-from sparktop.graphics.numbers import age
 from sparktop.model.event import Event, Severity, Values
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
@@ -19,7 +18,7 @@ from sparktop.model.targets import StateThresholds
 from sparktop.model.text import clean
 from sparktop.rates import LinkKind
 from sparktop.store.backend import BackendTrack
-from sparktop.store.event_log import ActiveAlerts
+from sparktop.store.event_log import ActiveAlerts, span_text
 from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.routers import FAILS_A_MINUTE, RouterTrack
 from sparktop.store.sources import DOWN_AFTER_FAILURES, DOWN_AFTER_S, Health, SourceKey, SourceKind
@@ -326,7 +325,7 @@ def _judge_restarts(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, w
         alerts.clear(restarts_id, when)
         return
     severity = Severity.CRITICAL if count >= RESTARTS_CRITICAL else Severity.WARNING
-    message = f"restarted {count} times in {age(when.at - restarted_at[0])}: its log says why it ends"
+    message = f"restarted {count} times in {span_text(when.at - restarted_at[0])}: its log says why it ends"
     limit = RESTARTS_CRITICAL if severity is Severity.CRITICAL else RESTARTS_WARN
     values = _restart_values(track, limit, when)
     alerts.hold(restarts_id, severity, key.name, message, values, when)

@@ -222,7 +222,7 @@ def _is_since(event: Event, about: str | None, first_s: float) -> bool:
 def _count_text(event: Event, repeats: _Repeats, at_s: float) -> str:
     """Return the name of a condition with the number of its occurrences: "down 7 times in 10 min"."""
     label = condition_label(event.about or "")
-    return f"{label} {len(repeats.times)} times in {_span_text(at_s - repeats.times[0])}"
+    return f"{label} {len(repeats.times)} times in {span_text(at_s - repeats.times[0])}"
 
 
 def _detail_text(event: Event) -> str:
@@ -232,7 +232,8 @@ def _detail_text(event: Event) -> str:
     return f": {detail}" if detail else ""
 
 
-def _span_text(seconds: float) -> str:
+def span_text(seconds: float) -> str:
+    """Return a time in which something happened several times: "40 s", "2 min"."""
     return f"{seconds / 60:.0f} min" if seconds >= _MINUTES_FROM_S else f"{seconds:.0f} s"
 
 

@@ -107,7 +107,8 @@ def test_the_average_counts_a_server_that_is_gone_as_nothing(recorded: Recorded)
         sum(server.generation_tps_1s or 0.0 for server in snapshot.backends if server.ok)
         for snapshot in recorded.live
     ]
-    shown = re.search(r"([\d.]+) tok/s on average", moment_report(recorded.moment(), "md"))
+    silence = r" \(a server that does not answer counts as 0\)"  # the table leaves that time out
+    shown = re.search(rf"([\d.]+) tok/s on average{silence}", moment_report(recorded.moment(), "md"))
     assert shown is not None
     assert float(shown[1]) == pytest.approx(fmean(totals), rel=0.02)
 
@@ -281,8 +282,11 @@ def test_the_command_reads_times_and_refuses_what_does_not_fit(
         ((path, "--from", "soon"), "is not a time"),
         ((path, "--from", "2020-01-01", "--to", "2020-01-02"), "nothing was recorded then"),
         (("last", "--from", "1m"), "holds no sweep"),
-        (("ref:spark-topologies-2026-03", "--from", "1m"), "is no recording: --from, --to and --at"),
-        (("ref:spark-topologies-2026-03", "--to", "1m"), "is no recording: --from, --to and --at"),
+        (
+            ("ref:spark-topologies-2026-03", "--from", "1m"),
+            "is no recording: leave out --from",
+        ),
+        (("ref:spark-topologies-2026-03", "--to", "1m"), "is no recording: leave out --from"),
     ):
         assert main(["report", *words]) == 2
         printed = capsys.readouterr()
