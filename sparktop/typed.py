@@ -95,7 +95,8 @@ def whole_number(text: str, least: int, most: int) -> int:
     """
     value = _count(text)
     if not (least <= value <= most and value == int(value)):
-        raise UsageError(f"must be a whole number, {least:,} to {most:,}, not '{clean(text, 40)}'")
+        counted = f" ({value:,.0f})" if value > most and not text.strip().isdigit() else ""  # "10m"
+        raise UsageError(f"must be a whole number, {least:,} to {most:,}, not '{clean(text, 40)}'{counted}")
     return int(value)
 
 

@@ -90,6 +90,7 @@ WRONG = [
     ("help", "did you mean '--help'"),
     ("statsu", "did you mean 'snapshot'"),
     ("ftp://host", "ftp:// is not watched"),
+    ("sweep 127.0.0.1:1 --pp 10m", "a whole number, 1 to 10,000,000, not '10m' (10,485,760)"),
     ("demo --backends 9", "argument --backends: must be a whole number, 1 to 8, not '9'"),
     ("demo --scenario rain", "--scenario: there is no 'rain'"),
     ("snapshot --format xml", "--format: there is no 'xml'"),

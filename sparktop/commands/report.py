@@ -102,7 +102,7 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
         return _recording_report([Path(source) for source in sources], form, arguments)
     if any(time is not None for time in (arguments.start, arguments.end, arguments.at)):
         raise UsageError(
-            f"{clean(first, 200)} is no recording: --from, --to and --at are times of one, leave them out"
+            f"{clean(first, 200)} is no recording: leave out --from, --to and --at, which go with recordings"
         )
     from sparktop.sweep.compare.imports.files import choose, is_sweep
     from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
@@ -123,7 +123,7 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
         words = shlex.join(source for source in sources if source not in other_sources)
         words += " --anonymous" if arguments.anonymous else ""
         command = f"sparktop report {words} --format json -o post.json"
-        tell(f"others compare with the post itself; to give them all figures, attach a JSON: {command}")
+        tell(f"readers can compare with the post as it is; for all figures attach the JSON of: {command}")
     return sweep_report(result, form, privacy, choose(other_sources)[0] if other_sources else (), parts)
 
 
@@ -242,7 +242,7 @@ def last_stored() -> Path:
         skipped = is_measured.index(True) if any(is_measured) else 0
         for stored in readable[:skipped]:
             why = "still runs" if stored.path.resolve() in running else "has no measured level"
-            tell(f"last: {clean(stored.path.name, 120)} {why}: passed over")
+            tell(f"last: {clean(stored.path.name, 120)} {why}; an older result is used")
         _hint_on_terminal(f"{clean(readable[skipped].path, 300)}")
         return readable[skipped].path
     raise UsageError(f"{clean(folder, 300)}: holds no sweep; make one with sparktop sweep, or name a FILE")

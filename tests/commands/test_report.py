@@ -71,7 +71,7 @@ def test_the_last_sweep_is_the_newest_with_a_measured_level(
     assert main(["report", "last", "--format", "csv"]) == 0
     out, err = capsys.readouterr()
     assert "good,engine" in out
-    assert re.search(r"last: \S+-sweep.json has no measured level: passed over", err)
+    assert re.search(r"last: \S+-sweep.json has no measured level; an older result is used", err)
     assert err.count("\n") == 1
     unended = made_sweep(("new", [made_level()])).model_copy(update={"status": None})
     running = stored(folder, unended, minutes=3)
@@ -79,7 +79,7 @@ def test_the_last_sweep_is_the_newest_with_a_measured_level(
         assert main(["report", "last", "--format", "csv"]) == 0
     out, err = capsys.readouterr()
     assert "good,engine" in out
-    assert re.search(r"last: \S+-sweep.json still runs: passed over\n.*no measured level: passed over", err)
+    assert re.search(r"last: \S+-sweep.json still runs; an .*\n.*no measured level; an ", err)
 
 
 def test_results_of_other_tools_and_published_tables_are_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -99,7 +99,7 @@ class BusyPage(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-OTHERS = "b: 29 running, 3 waiting: the load of others falsifies figures"
+OTHERS = "b: 29 running, 3 waiting: others' load distorts the figures"
 
 
 @pytest.mark.outside

@@ -482,7 +482,7 @@ def ask_first(plan: Plan, watch: Watch, *, is_sure: bool) -> None:
         if not can_ask:
             raise UsageError(f"{parts[0]}; say --yes to put load on it")
     if lines := asyncio.run(load_of_others(plan, watch)):
-        others = f"{'; '.join(clean(line, 200) for line in lines)}: the load of others falsifies figures"
+        others = f"{'; '.join(clean(line, 200) for line in lines)}: others' load distorts the figures"
         if is_sure or not can_ask:
             tell(others)
         parts.append(others)

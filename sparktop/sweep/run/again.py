@@ -155,13 +155,13 @@ def _answer_of_target(
             judge_traces(stored_traces(level, error_ms)).holds is verdict.holds
         )
         if missing := _what_is_missing(level):
-            others.append(f"{value:g}: {missing}")
+            others.append(f"{level.point.label}: {missing}")
         elif not (reason := _why_unusable(level, is_exact=is_exact, late=late)):
             usable[value] = level
         elif verdict.holds:
-            others.append(f"{value:g}: {reason}")
+            others.append(f"{level.point.label}: {reason}")
         else:
-            failing.append(f"{value:g}, which fails as measured: {reason}")
+            failing.append(f"{level.point.label}, which fails as measured: {reason}")
     left_out = (*failing, *others)
     if not usable:
         return CapacityAnswer(left_out=left_out)

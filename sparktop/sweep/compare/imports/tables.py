@@ -147,9 +147,9 @@ def read(text: str, name: str, source: str) -> list[Series]:
         what = (
             "holds no table"
             if not tables
-            else "none of its tables has a column of levels (Concurrency or Load) and one of a metric"
+            else "no table in it has both a column Concurrency or Load and one of a metric"
         )
-        raise ImportFormatError(f"{what}; metrics are Decode, Prefill, Output, TTFT, ITL, E2E")
+        raise ImportFormatError(f"{what} (Decode, Prefill, Output, TTFT, ITL, E2E)")
     if len(targets.levels) > _MOST_TARGETS:
         raise ImportFormatError(f"its tables have more than {_MOST_TARGETS} targets; give those to compare")
     # A post of sparktop says what its figures are: as ours.

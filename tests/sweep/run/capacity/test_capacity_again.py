@@ -178,13 +178,13 @@ def test_a_level_that_is_not_trustworthy_is_left_out_with_its_reason() -> None:
     )
     assert "a: at least 4 requests at once hold" in text
     assert "more is unknown: no level that can be judged fails" in text
-    assert f"left out 16, which fails as measured: {late.message}" in text
+    assert f"left out c = 16, which fails as measured: {late.message}" in text
     lost = [one.model_copy(update={"each": None}) for one in levels]
     text = capacity_text(
         answer_from_levels(result_of(LoadKind.CONCURRENCY, *lost), asked("ttft_p90_ms=1500"))
     )
     assert "a: unknown: no stored level can be judged" in text
-    assert "left out 1: its single requests are not stored" in text
+    assert "left out c = 1: its single requests are not stored" in text
 
 
 def test_a_late_first_token_leaves_limits_on_streams_as_they_are() -> None:
@@ -246,7 +246,7 @@ def test_an_older_file_answers_what_it_holds() -> None:
     text = capacity_text(
         answer_from_levels(result_of(LoadKind.RATE, rate), asked("ttft_p90_ms=900", LoadKind.RATE))
     )
-    assert "left out 2.5: the file, of an earlier version, does not say which requests failed" in text
+    assert "left out 2.5 /s: the file, of an earlier version, does not say which requests failed" in text
 
 
 def _cut(level: LevelResult) -> LevelResult:
