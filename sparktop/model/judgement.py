@@ -196,14 +196,15 @@ def _leads(levels: Sequence[JudgedLevel]) -> list[JudgedLevel]:
     return sorted(leads, key=lambda level: abs(level.percent or 0.0), reverse=True)
 
 
-def unproven_words(levels: Sequence[JudgedLevel], name: Name = str) -> str:
-    """Return the leads at levels without a winner: "a +11 to +15 % against b, n.s."; "no lead" without one.
+def unproven_words(levels: Sequence[JudgedLevel], noise_percent: float, name: Name = str) -> str:
+    """Return the leads at levels without a winner: "a +11 to +15 % against b, n.s.", "no lead over 3 %".
 
-    Where the targets differ from level to level, it is the largest lead. Leads that round to 0 % are none.
+    Where the targets differ from level to level, it is the largest lead. Leads of `noise_percent` or less are
+    none.
     """
-    leads = _leads(levels)
+    leads = [level for level in _leads(levels) if abs(level.percent or 0.0) > noise_percent]
     if not leads:
-        return "no lead"
+        return f"no lead over {noise_percent:.0f} %"
     sign = NOT_TESTED if all(level.significant is None for level in leads) else UNPROVEN
     largest = leads[0]
     if len({(level.ahead, level.against) for level in leads}) > 1:

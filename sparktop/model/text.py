@@ -17,9 +17,10 @@ _ENOUGH = 4096
 """Most characters read: bounds the cost of a name that is a megabyte long."""
 _CLEAN = re.compile("(?:[!-~]+(?: [!-~]+)*)?")
 """Matches ASCII text of one line without spaces at its ends or several in a row."""
-# The blank between a number and its unit: "12 GiB".
-_BEFORE_UNIT = re.compile(
+# The blanks between a number and its unit, and in "c = 4".
+_IN_FIGURE = re.compile(
     r"(?<=\d) (?=(?:%|°C|ms|s|min|h|W|kW|kWh|MHz|tok/s|/s|[kMG]B(?:/s)?|[KMGT]iB)(?![\w/]))"
+    r"|(?<=\bc) (?== \d)|(?<=\bc =) (?=\d)"
 )
 _BLANK = "\u2800\u3164\uffa0\u115f\u1160\u17b4\u17b5\u034f\U0001d159 "
 """Characters that look like nothing, though they are no spaces."""
@@ -94,8 +95,8 @@ def clean(text: object, limit: int = 200) -> str:
 
 
 def with_units_joined(text: str, joint: str) -> str:
-    """Return a sentence with `joint` for each space between a number and its unit: no line ends there."""
-    return _BEFORE_UNIT.sub(joint, text)
+    """Return a sentence with `joint` for each space in "12 GiB" or "c = 4": no line ends there."""
+    return _IN_FIGURE.sub(joint, text)
 
 
 def names_in_words(names: Sequence[str]) -> str:

@@ -65,7 +65,8 @@ def status_run(view: SweepView) -> Row:
 
     The number of failed requests, if there are any, comes before the status.
     """
-    failed: Row = [(f"{view.failed} failed ", "warn")] if view.failed else []
+    noun = "request" if view.failed == 1 else "requests"
+    failed: Row = [(f"{view.failed} {noun} failed ", "warn")] if view.failed else []
     return [*failed, *tab((view.status.value, STATUS_ROLES[view.status]))]
 
 
@@ -168,10 +169,10 @@ def word_rows(view: SweepView, width: int, most_rows: int) -> list[Row]:
 
     Sentences are left out whole, except that the first one is cut if it does not fit.
     """
-    guard, sentences = guard_rows(view, width), finding_rows(view, width)
-    parts = [now_rows(view, width), guard, *sentences]
-    if view.status.over:  # its guard no longer matters: its answer comes first, then its findings
-        parts = [headline_rows(view, width), now_rows(view, width), *sentences, guard]
+    sentences = finding_rows(view, width)
+    parts = [now_rows(view, width), guard_rows(view, width), *sentences]
+    if view.status.over:
+        parts = [headline_rows(view, width), now_rows(view, width), *sentences]
     parts = [part for part in parts if part]
     rows = [row for part in parts for row in part]
     if len(rows) > most_rows:
@@ -253,7 +254,9 @@ def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
     inner = width - 4
     rows: list[Row] = []
     answer = (view.headline,) if view.status.over and view.headline is not None else ()
+    end = (view.words,) if view.status.over and view.status is not SweepStatus.DONE else ()
     for word, sentences, sign in (
+        ("end", end, "! "),
         ("answer", answer, "· "),
         ("findings", view.verdict, "· "),
         ("warnings on the load generator", view.doubts, "! "),
@@ -409,7 +412,7 @@ def draw_sweep(
     selected level; `note` is a text on the lower edge.
     """
     inner, inside = width - 4, height - 2
-    words = word_rows(view, inner, max(2, inside // 4))
+    words = word_rows(view, inner, max(2, inside // (4 if view.status is SweepStatus.DONE else 3)))
     room = inside - len(words)
     cells = int(_SCREEN_TABLE_SHARE * inner)
     # The words of a running sweep do not count, because they come and go.

@@ -637,7 +637,7 @@ def level_row(
 
 def _state_cells(level: PlannedLevel, room: int) -> Row:
     """Return a level's state with its progress in at most `room` cells: the bar goes first, then the runs."""
-    state, sign_role = level.state.value, STATES[level.state][1]
+    state, sign_role = level.state.words, STATES[level.state][1]
     if level.state in _WITHOUT_RUNS:
         return [(f" {state}", "muted")]
     of_runs = "" if level.runs is None else f"/{level.runs}"

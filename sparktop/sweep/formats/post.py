@@ -30,6 +30,7 @@ from sparktop.sweep.compare.series import (
     series_of,
 )
 from sparktop.sweep.formats.report import (
+    FALSE_WINNERS,
     SMALL_ERRORS,
     answer,
     caveats,
@@ -74,7 +75,7 @@ _MOST_PUBLISHED = 4
 _DECODE = "decode_tps"
 _FIGURES = {
     _DECODE: DECODE_IN_POSTS,
-    "prefill_tps": "prompt tokens / (last first token − start of a run), waiting included",
+    "prefill_tps": "prompt tokens / time until all requests of a run have a first token, waiting included",
     "ttft_ms": "mean of first token − start of its request",
 }
 """What the figures of most posts are, for readers who know other tools' windows."""
@@ -164,7 +165,7 @@ def _choices_grid(picks: Sequence[Choice], targets: int) -> Grid:
     rival = ", against the next best" if targets > 2 else ""  # noqa: PLR2004 - else there is one only
     heads = [
         *("Use", "Pick", f"By how much{rival}", "Not proven"),
-        "tok/s that one user sees (median)",
+        "Per request tok/s (median)",
     ]
     rows = [
         (one.use, f"**{one.pick}**", one.leads or UNKNOWN, one.open_leads or "nothing", one.speeds or UNKNOWN)
@@ -240,7 +241,8 @@ def _commands(result: SweepResult, again: Sequence[str]) -> tuple[list[str], str
         runs = "; with --runs 3 leads can be tested" if few else ""
         words = f"the same load again, with your addresses (make install in sparktop's repository){runs}"
         found += [(words, command) for command in again[:_MOST_AGAIN]]
-        found.append(("your newest sweep beside this post, saved as post.md", "sparktop report last post.md"))
+        words = "your newest sweep beside this post, once you saved it as post.md"
+        found.append((words, "sparktop report last post.md"))
     if not found:
         return [], ""
     item = "; ".join(f"{words}: {code(line)}" for words, line in found)
@@ -563,8 +565,8 @@ def _how_to_read(
     if comparison is not None and "Winner" in heads and any(True for _ in winner_rules(comparison)):
         floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
         parts.append(
-            f"a winner leads the next best by over {floor:.1f} % (its lead in brackets), beyond chance "
-            f"({rate:.0f} % error; deviations of two targets are pooled over the levels)"
+            f"a winner leads the next best by over {floor:.1f} % (its lead in brackets), and significantly: "
+            f"{FALSE_WINNERS.format(rate)}"
         )
     return " ".join(_with_full_stops(["; ".join(parts), *_in_llama_benchy(result, heads)]))
 
@@ -577,7 +579,7 @@ def _in_llama_benchy(result: SweepResult, heads: Collection[Cell]) -> Iterator[s
     each = ", per request the t/s (req) there" if "Per request tok/s" in heads else ""
     yield (
         f"**In llama-benchy's table:** decode is t/s (total) of tg{plan.tg}{each}, prefill t/s (total) of "
-        f"pp{lengths[0]}; TTFT is e2e_ttft (ttfr and est_ppt end at the first event, before the first token)"
+        f"pp{lengths[0]}; TTFT is e2e_ttft; ttfr and est_ppt are shorter, up to the first event of an answer"
     )
 
 

@@ -75,10 +75,10 @@ from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 from sparktop.sweep.view.result import result_view, topologies
 from sparktop.sweep.view.words import (
-    NO_END,
     beside_words,
     depth_sentences,
     headline,
+    incomplete_words,
     judgements,
     left_words,
     main_sentences,
@@ -215,6 +215,10 @@ def _list_sections(lists: Mapping[str, Iterable[str]]) -> Iterator[Section]:
             yield Section(title, items=items)
 
 
+FALSE_WINNERS = "at most {:.0f} % of comparisons of equal targets name a winner"
+"""What the error rate of winners means."""
+
+
 def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
     """Yield a sentence on when a target counts as winner, if there was a test."""
     floor = max(comparison.noise_floor_percent.values(), default=None)
@@ -222,7 +226,7 @@ def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
     if floor is not None and rate is not None and any(row.significant is not None for row in comparison.rows):
         yield (
             f"a target wins where it is better than every other by more than {floor:.1f} % (the noise), and "
-            f"significantly: of reports on targets that are all alike, at most {rate:.0f} % name a winner"
+            f"significantly: {FALSE_WINNERS.format(rate)}"
         )
 
 
@@ -474,11 +478,8 @@ def caveats(result: SweepResult, *, in_post: bool = False) -> Iterator[str]:
 
     A post has no reasons to be slow, and its tables mark the levels that have warnings.
     """
-    if result.status == "failed" and result.stop_reason:
-        yield f"**Failed**: {code(result.stop_reason)}"
-    elif result.status != "done":
-        because = f": {code(result.stop_reason)}" if result.stop_reason else ""
-        yield f"**{'Ended early' if result.status else 'Not complete'}** ({result.status or NO_END}){because}"
+    if incomplete := incomplete_words(result).capitalize():
+        yield f"**{incomplete}**{f': {code(result.stop_reason)}' if result.stop_reason else ''}"
     for target in result.targets:
         if target.error and target.error not in (result.stop_reason or ""):
             is_named = target.error.startswith(target.name)
@@ -533,7 +534,7 @@ def effort_words(plan: PlanResult) -> str:
         return f"{'?' if plan.runs is None else plan.runs} × {plan.duration_s:g} s a level"
     if plan.runs is None and plan.duration_s is not None:
         return f"{plan.duration_s:g} s or more a level"
-    return f"{'? runs' if plan.runs is None else runs_words(plan.runs, more_runs=plan.more_runs)} a level"
+    return "? runs a level" if plan.runs is None else runs_words(plan.runs, more_runs=plan.more_runs)
 
 
 def _target_tables(result: SweepResult) -> Iterator[Section]:
@@ -669,10 +670,7 @@ def mark_details(result: SweepResult) -> Iterator[str]:
                 where = f"{code(target.name)} {where}"
             for mark in marks_of(level):
                 if mark.code != REFUSED:
-                    # The code of a warning in JSON and CSV follows its name where it is another word.
-                    is_code = mark.code == mark.word.replace(" ", "_").replace("-", "_")
-                    code_text = "" if is_code or not mark.doubt else f" ({code(mark.code)})"
-                    places.setdefault((escaped(mark.word) + code_text, mark.message), []).append(where)
+                    places.setdefault((escaped(mark.word), mark.message), []).append(where)
     for (word, message), having in places.items():
         yield f"{', '.join(having)}: {word}: {escaped(message)}"
 
@@ -749,7 +747,10 @@ def machine_facts(result: SweepResult) -> Iterator[str]:
 
     Such as "4 × NVIDIA DGX Spark, NVIDIA GB10, driver 580.95"; a single machine has no number.
     """
-    words_by_name = {name: words for target in result.targets for name, words in target.machines.items()}
+    words_by_name: dict[str, str] = {}
+    for name, words in (machine for target in result.targets for machine in target.machines.items()):
+        # A target of one machine does not tell how this is linked to others.
+        words_by_name[name] = max(words, words_by_name.get(name, ""), key=len)
     counts = Counter(words_by_name.values()).items()
     parts = [f"{count} × {escaped(words)}" if count > 1 else escaped(words) for words, count in counts]
     if parts:

@@ -44,9 +44,9 @@ class Order(StrEnum):
 
 
 def runs_words(runs: int, *, more_runs: bool) -> str:
-    """Return how many runs a level has: "3 runs"; where it repeats short ones "at least 3 runs and 10 s"."""
+    """Return how many runs a level has: "3 runs a level", or "at least 3 runs and 10 s a level"."""
     words = f"{runs} run{'' if runs == 1 else 's'}"
-    return f"at least {words} and {ENOUGH_S:.0f} s" if more_runs else words
+    return (f"at least {words} and {ENOUGH_S:.0f} s" if more_runs else words) + " a level"
 
 
 class TargetKind(StrEnum):

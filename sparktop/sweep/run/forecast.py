@@ -287,6 +287,8 @@ class Forecast(Struct, frozen=True):
     that goes on to higher concurrencies, or that adds runs to short levels, may send more requests."""
     most_concurrency: int | None = None
     """Highest concurrency to which the sweep goes on while the token rate rises; None if it does not."""
+    fills_slots: bool = False
+    """Whether that is as many requests as the servers run at once."""
 
 
 def forecast(
@@ -328,6 +330,7 @@ def forecast(
         output_tokens=None if count is None else (count + contexts) * plan.tg,
         at_least=plan.searches or plan.more_runs or bool(limits),
         most_concurrency=max(limits.values(), default=None),
+        fills_slots=max(limits.values(), default=plan.climb_to or 0) < (plan.climb_to or 0),
     )
 
 
@@ -412,7 +415,7 @@ def _time_words(expected: Forecast) -> str:
     if expected.time is None:
         return f"duration {expected.why}"
     more = expected.most_concurrency
-    further = "" if more is None else f", at most to c = {more}"
+    further = "" if more is None else f", up to c = {more}{' (all slots)' if expected.fills_slots else ''}"
     time = forecast_words(expected.time.least_s, expected.time.most_s)
     levels = f"{expected.levels} level{'' if expected.levels == 1 else 's'}"
     return f"{levels}{further}, in {time} ({expected.why})"

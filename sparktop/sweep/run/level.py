@@ -65,7 +65,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.run.depth import context_command, context_part
 from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
-from sparktop.sweep.run.guard import Cancellation, GuardWatch
+from sparktop.sweep.run.guard import Cancellation, Early, GuardWatch
 from sparktop.sweep.run.open_loop import open_loop_of, with_replay
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
 from sparktop.sweep.run.progress import LoadBatch, Notice, PhaseChanged, RunCompleted, SweepEvent, SweepPhase
@@ -921,16 +921,14 @@ class LevelMaker(Struct, eq=False):
         present = self.present
         if present is None:
             return
-        reason: str | None = None
         if isinstance(reading, NodeSample) and key.name in present.nodes:
-            reason = self.guard.check_node(key.name, node_point(reading))
+            self._stop_because(self.guard.check_node(key.name, node_point(reading)), "stopped_by_guard")
         elif isinstance(reading, Failure) and key.kind is SourceKind.NODE and key.name in present.nodes:
             words = self.guard.check_failure(key.name, reading)
             if words is not None:
                 self.emit(Notice(words))
         elif isinstance(reading, Failure) and key.kind is SourceKind.BACKEND:
-            reason = self._why_silent(present)
-        self._stop_because(reason)
+            self._stop_because(self._why_silent(present))
 
     def _why_silent(self, present: PreparedTarget) -> str | None:
         """Return why to stop if no server of the target answers polls or sends data any more; else None."""
@@ -941,9 +939,9 @@ class LevelMaker(Struct, eq=False):
         newest = max(silent, key=lambda silence: silence[0])
         return self.guard.check_silence(present.target.name, newest, self.newest_data_at, self.clock())
 
-    def _stop_because(self, reason: str | None) -> None:
+    def _stop_because(self, reason: str | None, status: Early = "failed") -> None:
         if reason is not None:
-            self.cancellation.request("stopped_by_guard", reason)
+            self.cancellation.request(status, reason)
 
 
 # What servers do when all clients hang up in the middle of their answers: how long they go on.

@@ -25,7 +25,7 @@ class SweepPhase(StrEnum):
     STARTING = "starting"
     PREPARING = "preparing"
     """Trial requests are sent to a target."""
-    SETTLING = "settling"
+    SETTLING = "waiting until the servers are idle"
     """The sweep waits until the servers are idle and their counters no longer change."""
     WARMING_UP = "warming up"
     CONTEXT = "sending the context"

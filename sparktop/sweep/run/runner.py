@@ -313,7 +313,7 @@ class SweepRunner:
         if limit is None or left or target is None or self._is_stopped():
             return
         levels = [level for level in target.levels if level.pp == length]
-        concurrency, words = next_step(levels, limit, self._plan.max_error_share)
+        concurrency, words = next_step(levels, limit, self._plan.max_error_share, target.slots)
         if words:
             self._emit(Notice(f"{name}: {words}"))
         if concurrency is not None:

@@ -723,11 +723,13 @@ _GAP = 2.0
 """Largest ratio of the best concurrency to the next lower one that was measured."""
 
 
-def next_step(levels: Sequence[LevelResult], limit: int, max_error_share: float) -> tuple[int | None, str]:
+def next_step(
+    levels: Sequence[LevelResult], limit: int, max_error_share: float, slots: int | None = None
+) -> tuple[int | None, str]:
     """Return (next concurrency to measure, why there is none) after `levels` of one prompt length and target.
 
-    Never exceed `limit`, and do not grow where more than `max_error_share` (0 to 1) of the requests of a
-    level failed.
+    Never exceed `limit`, which may be the target's `slots`, and do not grow where more than `max_error_share`
+    (0 to 1) of the requests of a level failed.
     """
     metric, with_rate = _levels_with_rate(levels)
     if metric is None or not with_rate or any(_is_failing(level, max_error_share) for level in levels):
@@ -737,7 +739,7 @@ def next_step(levels: Sequence[LevelResult], limit: int, max_error_share: float)
     if unsure < _MOST_UNSURE and top < limit:
         return min(2 * top, limit), ""
     between = _concurrency_between(with_rate, metric)
-    return between, "" if between is not None else _end_words(with_rate, leader, metric)
+    return between, "" if between is not None else _end_words(with_rate, leader, metric, slots)
 
 
 def top_of(levels: Sequence[LevelResult]) -> LevelResult | None:
@@ -795,12 +797,13 @@ def _last_rising(with_rate: Sequence[LevelResult], metric: str) -> tuple[LevelRe
     return leader, unsure
 
 
-def _end_words(with_rate: Sequence[LevelResult], leader: LevelResult, metric: str) -> str:
+def _end_words(with_rate: Sequence[LevelResult], leader: LevelResult, metric: str, slots: int | None) -> str:
     """Return why the concurrency grows no further, as text."""
     top = with_rate[-1]
     if leader is top:
         rise = "still rise" if is_rising(with_rate, metric) else "may still rise"
-        return f"tok/s {rise} at c = {top.concurrency}, the largest that this sweep tries on it"
+        end = "which fills all slots" if top.concurrency == slots else "the largest that this sweep tries"
+        return f"tok/s {rise} at c = {top.concurrency}, {end}"
     ratio = rate_ratio(top, leader, metric)
     difference = "no value to compare" if ratio is None else f"{signed(ratio.percent, 1)} %"
     if ratio is not None and ratio.ci95 is not None:

@@ -89,7 +89,7 @@ def _slowness_marks(level: LevelResult) -> Iterator[Mark]:
     if (fullest or 0.0) >= FULL_PERCENT:
         share = f"{fullest:.0f} %"
         message = f"the KV cache was full ({share}): requests waited for memory, not for computing"
-        yield Mark(KV_FULL, "KV-full", message, MarkKind.SLOW)
+        yield Mark(KV_FULL, "KV cache full", message, MarkKind.SLOW)
     if server is not None and server.preemptions:
         count = server.preemptions
         message = f"{count:.0f} times a request lost its KV cache and was computed again"

@@ -182,12 +182,12 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
     failed = sum(level.requests.failed for level in levels)
     made_count = len(levels) - refused
     kept = f"{made_count} level{'' if made_count == 1 else 's'}"
-    kept += f", {refused} refused by the server" if refused else ""
-    kept += f", {failed:,} request{'' if failed == 1 else 's'} failed" if failed else ""
+    more = f", {refused} refused by the server" if refused else ""
+    more += f", {failed:,} request{'' if failed == 1 else 's'} failed" if failed else ""
     if status is SweepStatus.DONE:
-        return f"done: {kept}"
+        return f"done: {kept}{more}"
     because = f": {result.stop_reason}" if result.stop_reason else ""
-    return f"{status.value}{because}; {kept} kept"
+    return f"{status.value}{because}; {kept} kept{more}"
 
 
 _LIKE_TTFT = frozenset({"ttfr_ms", "first_answer_ms"})

@@ -568,8 +568,9 @@ NO_END = "it still runs, or was broken off"
 
 
 def incomplete_words(result: SweepResult) -> str:
-    """Return that a sweep is not complete, "not complete (cancelled)"; "" of a complete one."""
-    return "" if result.status == "done" else f"not complete ({result.status or NO_END})"
+    """Return that a sweep is not complete, "not complete (stopped by guard)"; "" of a complete one."""
+    words = (result.status or NO_END).replace("_", " ")
+    return "" if result.status == "done" else f"not complete ({words})"
 
 
 def headline(
@@ -949,7 +950,7 @@ def _choice(
             words += "" if len(won) == len(here) or " at " in words else f" {_where_words(won, levels)}"
             leads.setdefault(won[0].ahead or "", {})[title] = f"{title} {words}"
         elif here:
-            unproven.append(f"{title}: {unproven_words(here, name)}")
+            unproven.append(f"{title}: {unproven_words(here, metric.noise_floor_percent, name)}")
             named += [level.ahead for level in here if metric is metrics[0] and level.ahead is not None]
     if slots:
         shown = "; ".join(f"{name(winner)} {', '.join(of.values())}" for winner, of in leads.items())

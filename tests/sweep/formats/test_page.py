@@ -325,7 +325,7 @@ def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
     assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
     assert "\n- **Load:** " in post
     assert "Left out here: 8 levels of prefill and 2 levels." in post
-    assert "; your newest sweep beside this post, saved as post.md: `sparktop report last post.md`." in post
+    assert "this post, once you saved it as post.md: `sparktop report last post.md`." in post
 
 
 def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
@@ -415,7 +415,7 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     setup, load, warnings = about.splitlines()
     ((use, pick, lead, not_proven, speed),) = picks(post)
     assert (use, pick, lead) == ("One user (c2)", "**`fast`**", "decode +50 %")
-    assert not_proven == "TTFT: no lead; prefill: no lead"
+    assert not_proven == "TTFT: no lead over 3 %; prefill: no lead over 3 %"
     assert re.fullmatch(r"[\d.]+ tok/s at c2", speed)
     assert post.startswith("## `m` on 2 × NVIDIA DGX Spark: `fast` or `slow`?\n")
     assert setup == (
@@ -465,7 +465,8 @@ def test_each_use_has_its_target() -> None:
     b = [level(1, 10.0, 200.0), level(4, 20.0, 400.0), level(8, 50.0, 600.0), level(64, 180.0, 2000.0)]
     post = post_of(made_sweep(("a", a), ("b", b)))
     one, few, many = picks(post)
-    assert one[:4] == ["One user (c1 to c4)", "**`a`**", "decode +100 %; TTFT −50 %", "prefill: no lead"]
+    assert one[:3] == ["One user (c1 to c4)", "**`a`**", "decode +100 %; TTFT −50 %"]
+    assert one[3] == "prefill: no lead over 3 %"
     both = ["A few users or agents (c8)", "**`a` for decode, `b` for TTFT**", "decode +20 %; TTFT −33 %"]
     assert few[:3] == both
     assert re.fullmatch(r"`a` [\d.]+ tok/s at c8; `b` [\d.]+ tok/s at c8", few[-1])
@@ -577,6 +578,22 @@ def test_a_table_marks_levels_with_a_warning_unless_all_have_one(doubted: int, m
     assert ("**Warnings (letters in tables):** ᵃ throttled." in post) is bool(marks)
     (series,) = read(post, "post", "post.md")
     assert [level.load.point.concurrency for level in series.levels] == [1, 2]
+
+
+def test_a_lead_within_the_noise_is_none_in_tables_and_choices() -> None:
+    """Decode +2 % beside a clear winner in TTFT: the table has ≈ in its place, and no lead is not proven."""
+    sides = [
+        made_level(2).model_copy(
+            update={
+                "decode_tps": Rate.of_runs((decode, decode + 1, decode + 2)),
+                "ttft_ms": Latency(mean=ttft, run_means=(0.99 * ttft, ttft, 1.01 * ttft)),
+            }
+        )
+        for decode, ttft in ((50.0, 100.0), (51.0, 200.0))
+    ]
+    post = post_of(made_sweep(("a", [sides[0]]), ("b", [sides[1]])))
+    assert picks(post)[0][3].startswith("decode: no lead over 3 %;")
+    assert "n.s." not in post
 
 
 def test_a_post_has_the_rate_that_the_headline_judges() -> None:

@@ -42,7 +42,7 @@ def test_a_preset_of_the_configuration_stands_in_place_of_a_built_in_one() -> No
 def test_a_line_on_a_preset_says_that_runs_may_be_more() -> None:
     """As the plan of its sweep does; a preset of the configuration without that has just so many."""
     assert "at least 3 runs and 10 s" in preset_line(find_preset("quick"))
-    assert preset_line(SweepSpec("own", runs=1)) == "1 run"
+    assert preset_line(SweepSpec("own", runs=1)) == "1 run a level"
 
 
 def test_an_unknown_preset_names_the_nearest() -> None:

@@ -58,7 +58,7 @@ def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
     assert pieces(found) == (
         "at least 63 requests and 21 to warm up",
         "8,064 prompt and 4,032 output tokens",
-        f"3 levels, at most to c = 256, in about 4 min, up to 27 min ({found.why})",
+        f"3 levels, up to c = 256, in about 4 min, up to 27 min ({found.why})",
     )
 
 
@@ -72,7 +72,7 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert found.time.least_s == plain.time.least_s
     assert found.time.most_s > plain.time.most_s
     assert re.fullmatch(
-        r"2 levels, at most to c = 8, in [^(]+ \(estimated from your sweep of .*\)", pieces(found)[2]
+        r"2 levels, up to c = 8, in [^(]+ \(estimated from your sweep of .*\)", pieces(found)[2]
     )
     assert plan_line(plan).startswith(
         "c = 1, 2 requests at once, then up to 8 while tok/s rise: at least 9 requests and "
@@ -80,7 +80,7 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert forecast(replace(PLAN, climb_to=2), [swept()]) == plain
     full = swept()
     full = full.with_target(full.targets[0].model_copy(update={"slots": 4}))
-    assert forecast(plan, [full]).most_concurrency == 4
+    assert pieces(forecast(plan, [full]))[2].startswith("2 levels, up to c = 4 (all slots), in ")
 
 
 SLOW = made_level(4, step=1.0)
@@ -235,12 +235,14 @@ def test_the_limit_is_kept_and_named() -> None:
     levels = [level(16, 100, 101, 102), level(32, 190, 191, 192)]
     assert climbed(*levels, most=48) == 48
     step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
-    assert step == (None, "tok/s still rise at c = 48, the largest that this sweep tries on it")
+    assert step == (None, "tok/s still rise at c = 48, the largest that this sweep tries")
+    step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01, slots=48)
+    assert step == (None, "tok/s still rise at c = 48, which fills all slots")
     levels[1] = level(32, 150, 190, 310)
     step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
     assert step == (
         None,
-        "tok/s may still rise at c = 48, the largest that this sweep tries on it",
+        "tok/s may still rise at c = 48, the largest that this sweep tries",
     )
 
 

@@ -199,7 +199,7 @@ async def test_a_target_that_dies_ends_the_sweep_and_costs_no_level_before(
 ) -> None:
     """The level in which it died says so and has its requests so far; the level before is whole."""
     result = await died(bench, make(bench.target, tmp_path), levels, phase, requests)
-    assert result.status == "stopped_by_guard"
+    assert result.status == "failed"
     reason = result.stop_reason or ""
     assert "requests to solo failed" in reason or "solo stopped answering" in reason
     *before, last = result.targets[0].levels
