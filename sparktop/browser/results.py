@@ -141,7 +141,7 @@ def _result_sections(view: SweepView, width: int) -> Iterator[PageSection]:
             view.topologies, width, _TOPOLOGIES, title=view.title, simulated=view.simulated
         )
         yield _rows_section("Comparison of targets", width, rows)
-    if view.verdict or view.doubts or view.notices:
+    if view.verdict or view.notices:
         yield _rows_section("Findings", width, notices_screen(view, width, 3))
 
 

@@ -96,9 +96,9 @@ STATES: Mapping[BackendState, Explained] = {
         "its panel says why: does the Prometheus answer, does it still scrape?",
     ),
     BackendState.BUSY: Explained(
-        f"at least {100 * _STATE.busy_share:.0f} % of its slots run ({_STATE.busy_running:.0f} requests if "
-        f"unknown) now or in the mean of {_WINDOW}, some wait, its GPU is at work 80 % of the time or more, "
-        "or it is limited by bandwidth, compute, CPU, power or network",
+        f"at least {100 * _STATE.busy_share:.0f} % of its slots run (of slots not known, "
+        f"{_STATE.busy_running:.0f} requests) now or in the mean of {_WINDOW}, requests wait, its GPU is at "
+        "work 80 % of the time or more, or it is limited by bandwidth, compute, CPU, power or network",
     ),
     BackendState.BORED: Explained(
         f"it has requests, or had some in {_WINDOW}, but fewer than a busy server",

@@ -653,8 +653,6 @@ class SweepView(Struct, frozen=True, eq=False):
     """Searches for the largest load; while it runs only the one that is being made."""
     notices: tuple[str, ...] = ()
     """Messages for the user, newest last."""
-    doubts: tuple[str, ...] = ()
-    """Why the load generator's measurements are unreliable; empty where they are reliable."""
     headline: str | None = None
     """The answer of the sweep in one sentence; None before the first level."""
     verdict: tuple[str, ...] = ()

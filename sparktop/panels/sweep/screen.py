@@ -14,7 +14,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.instant import Countdown
 from sparktop.model.load import Level, LoadKind
-from sparktop.model.sweep import SweepStatus, SweepView
+from sparktop.model.sweep import LevelState, SweepStatus, SweepView
 from sparktop.panels.parts.figures import (
     bar_runs,
     figure,
@@ -194,14 +194,12 @@ def _first_sentences(parts: Sequence[list[Row]], most_rows: int) -> list[Row]:
 
 
 def finding_rows(view: SweepView, width: int) -> list[list[Row]]:
-    """Return the findings and doubts of a finished sweep, or the newest notice of a running one.
+    """Return the findings of a finished sweep, or the newest notice of a running one.
 
     Each is a list of rows.
     """
-    if not view.status.over:
-        return [sentence_rows(("· ", "muted"), notice, "muted", width) for notice in view.notices[-1:]]
-    sentences = [sentence_rows(("· ", "muted"), sentence, "muted", width) for sentence in view.verdict]
-    return sentences + [sentence_rows(("! ", "warn"), doubt, "warn", width) for doubt in view.doubts]
+    sentences = view.verdict if view.status.over else view.notices[-1:]
+    return [sentence_rows(("· ", "muted"), sentence, "muted", width) for sentence in sentences]
 
 
 def countdown_band(countdown: Countdown, width: int, height: int, *, selected: bool = False) -> list[Row]:
@@ -250,7 +248,7 @@ def _countdown_pieces(countdown: Countdown) -> list[Row]:
 
 
 def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
-    """Draw a sweep's answer, findings, doubts and notices in a frame: `height` rows, or more to scroll."""
+    """Draw a sweep's answer, findings and notices in a frame: `height` rows, or more to scroll."""
     inner = width - 4
     rows: list[Row] = []
     answer = (view.headline,) if view.status.over and view.headline is not None else ()
@@ -259,7 +257,6 @@ def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
         ("end", end, "! "),
         ("answer", answer, "· "),
         ("findings", view.verdict, "· "),
-        ("warnings on the load generator", view.doubts, "! "),
         ("notices, the newest first", tuple(reversed(view.notices)), "· "),
     ):
         if not sentences:
@@ -464,8 +461,8 @@ def _picture_above_table(
     )
     if height - table_height - 1 < least:
         table_height = max(_LEAST_TABLE, height - least - 1)
-    complete_count = sum(row.complete for row in view.rows)
-    rule = [heading("levels", f"rates in tok/s · {complete_count} of {count} done", width)]
+    done_count = sum(level.state is LevelState.DONE for level in all_levels(view))
+    rule = [heading("levels", f"rates in tok/s · {done_count} of {count} done", width)]
     if height < least + _LEAST_TABLE:
         table_height, rule = count + 2, []
     above = height - table_height - len(rule)

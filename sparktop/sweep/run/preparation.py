@@ -313,12 +313,12 @@ def _with_refused_lengths(prepared: PreparedTarget, calibrations: _Calibrations)
         return prepared
     more = ""
     if largest is not None:
-        more = f"; {largest} tokens fit"
+        more = f"; {largest:,} tokens fit"
     elif plan.longest:
         more = "; the largest that fits was not found: the server does not count prompts, or takes none"
     words = {length: f"{why}{more}" for length, why in calibrations.refused.items()}
     name = clean(prepared.target.name, 64)
-    notes = (f"{name}: prompts of {length} tokens are left out: {why}" for length, why in words.items())
+    notes = (f"{name}: prompts of {length:,} tokens are left out: {why}" for length, why in words.items())
     extra = () if largest is None or largest in plan.lengths else (largest,)
     return replace(prepared, refused=words, extra_lengths=extra, notes=(*prepared.notes, *notes))
 

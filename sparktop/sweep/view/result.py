@@ -169,7 +169,6 @@ def result_view(
         plots=sweep_plots(result, references),
         topologies=compared,
         searches=stored_searches(result),
-        doubts=result.client.reasons,
         headline=headline(result, compared),
         verdict=verdict(result, rows, compared),
     )

@@ -20,6 +20,7 @@ from sparktop.model.sweep import (
     ColumnRank,
     ConditionBar,
     LevelSpan,
+    LevelState,
     LiveSeries,
     Mark,
     MarkKind,
@@ -279,6 +280,14 @@ def test_a_note_on_a_level_says_what_is_wrong_before_why() -> None:
     shown, note = evidence(), Mark("client_lag", "too high", "the generator was late", MarkKind.NOTE)
     rows = evidence_screen(replace(shown, row=replace(shown.row, marks=(note,))), 120, 36)
     assert "too high: the generator was late" in "\n".join(texts(rows))
+
+
+def test_a_level_in_which_the_sweep_ended_is_not_done() -> None:
+    """The heading above the levels counts those that their signs call done."""
+    view = done()
+    cut = (replace(view.levels[0], state=LevelState.CUT_SHORT), *view.levels[1:])
+    text = "\n".join(texts(sweep_screen(replace(view, levels=cut), 120, 35)))
+    assert f"{len(cut) - 1} of {len(cut)} done" in text
 
 
 def test_the_runs_of_a_level_are_drawn_from_the_newest_back() -> None:

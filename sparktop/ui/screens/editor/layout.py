@@ -71,12 +71,12 @@ _EMPTY = {
     "tg": "64",
     "runs": "till the time is up",
     "duration": "no limit",
-    "requests": "follows from runs",
+    "requests": "runs × at once",
     "depth": "none; 0,4k,16k: before each prompt",
     "model": "the server's only or first one",
     "headroom": "8 if unified; 0: off",
     "gpu": "92 if unified; 0: off",
-    "slo": "none; ttft_p90_ms=2000: the highest level that keeps it",
+    "slo": "none; such as ttft_p90_ms=2000",
 }
 """What an empty text field shows, by the field's name: what holds without a value, or examples."""
 _EMPTY_OF: dict[tuple[str, str], str] = {

@@ -183,7 +183,7 @@ def test_a_level_that_is_not_trustworthy_is_left_out_with_its_reason() -> None:
     text = capacity_text(
         answer_from_levels(result_of(LoadKind.CONCURRENCY, *lost), asked("ttft_p90_ms=1500"))
     )
-    assert "a: unknown: no stored level can be judged" in text
+    assert "a: unknown: no level can be judged" in text
     assert "left out c = 1: its single requests are not stored" in text
 
 
