@@ -143,7 +143,7 @@ LABELLED = (
     *(
         "63 requests and 21 to warm up",
         "8,064 prompt and 4,032",
-        "earlier sweep with these",
+        "sweep with these",
         "[ start ] [ cancel ]",
     ),
 )
