@@ -16,7 +16,6 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import Enum, auto
 from typing import IO, cast
 
 from msgspec import Struct, field
@@ -220,18 +219,10 @@ _PLAIN_NUMBER = re.compile(rb"[-+]?[0-9]{1,17}(?:\.[0-9]{1,20})?")
 class _Series(Struct):
     """One time series: its lines are collected in `metric`; `start` (name and labels) begins each line."""
 
-    metric: MetricSamples
-    start: bytes
+    metric: MetricSamples | None
+    """None where they are not written: labels cannot be read, or are of another type than its family."""
+    start: bytes = b""
     last_ms: int | None = None
-
-
-class _Unused(Enum):
-    """Why the samples of a series are not written."""
-
-    UNWANTED = auto()
-    """Of a family that was not asked for."""
-    REFUSED = auto()
-    """With labels that cannot be read, or of another type than its family."""
 
 
 class Collector:
@@ -249,7 +240,7 @@ class Collector:
         self._every_s = every_s
         self._families: dict[str, tuple[str, dict[str, MetricSamples]]] = {}
         """By name of a metric family its type, and its metrics by their labels."""
-        self._series: dict[tuple[str, bytes, bytes], _Series | _Unused] = {}
+        self._series: dict[tuple[str, bytes, bytes], _Series | None] = {}
         self._by_start: dict[bytes, _Series] = {}
         self._typed: dict[str, dict[str, str]] = {}
         self._identities: dict[str, NodeIdentity] = {}
@@ -342,13 +333,10 @@ class Collector:
                     continue
                 self._series[key] = self._new_series(label, source, name.decode(), block, types)
             series, written = self._series[key], _spell_value(value)
-            if series is _Unused.UNWANTED:
+            if series is None:
                 continue
-            if (
-                series is _Unused.REFUSED
-                or written is None
-                or (series.last_ms is not None and time_ms <= series.last_ms)
-            ):
+            is_old = series.last_ms is not None and time_ms <= series.last_ms
+            if series.metric is None or written is None or is_old:
                 self.unused_samples += 1
                 continue
             series.last_ms = time_ms
@@ -356,15 +344,15 @@ class Collector:
 
     def _new_series(
         self, label: str, source: str, name: str, block: bytes, types: dict[str, str]
-    ) -> _Series | _Unused:
-        """Return the series of a name and its labels, or why its samples are not written."""
+    ) -> _Series | None:
+        """Return the series of a name and its labels; None for one of a family that was not asked for."""
         family_name, kind = family_of(name, types)
         if self._wanted and family_name not in self._wanted:
-            return _Unused.UNWANTED
+            return None
         pairs = parse_labels(block or b"{}")
         family_kind, metrics = self._families.setdefault(family_name, (kind, {}))
         if pairs is None or family_kind != kind or any(label_name == "__name__" for label_name, _ in pairs):
-            return _Unused.REFUSED
+            return _Series(None)
         labels = {label: clean(source.partition(":")[2])}
         labels |= {
             f"exported_{label_name}" if label_name == label else label_name: value

@@ -9,7 +9,7 @@ from sparktop.demo.engine_page import EngineHistograms
 from sparktop.demo.scenario import Scenario, lengths_of
 from sparktop.model.load import Level, concurrency_point
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
-from sparktop.simulation.routers import make_router
+from sparktop.simulation.routers import Router
 from sparktop.simulation.thermal import NodeThermal
 from stage.arrivals import Arrivals, Swing
 from stage.clients import ClosedLoop, ProxySettings, RoutedDestination, VirtualTime
@@ -77,7 +77,7 @@ def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLo
 
     The router distributes the requests over the engines of `time`. The clients never stop.
     """
-    router = make_router(scenario.strategy, len(time.engines), scenario.counts, seed=seed)
+    router = Router(scenario.strategy, len(time.engines), scenario.counts, seed=seed)
     habits = ProxySettings(arrival_spread_s=_ARRIVAL_SPREAD_S, faults=scenario.faults)
     # Created first, so that it is notified of the requests' ends before other listeners.
     way = RoutedDestination(time, router, habits, seed=seed)

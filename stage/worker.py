@@ -24,7 +24,7 @@ from sparktop.model.load import (
     concurrency_point,
 )
 from sparktop.simulation.engine import EngineEvent
-from sparktop.simulation.routers import make_router
+from sparktop.simulation.routers import Router
 from sparktop.sweep.generator.exchange import RunLog
 from sparktop.sweep.generator.wire import (
     LONG,
@@ -137,7 +137,7 @@ class RehearsedWorker(SweepWorker):
         }
         habits = ProxySettings(arrival_spread_s=_ARRIVAL_SPREAD_S)
         for url, strategy in strategies.items():
-            router = make_router(strategy, len(time.engines), scenario.counts, seed=url)
+            router = Router(strategy, len(time.engines), scenario.counts, seed=url)
             ways[url] = RoutedDestination(time, router, habits, seed=url)
         return ways
 

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sparktop.analysis.placement import bare_host, port_of, server_process
+from sparktop.analysis.placement import normal_host, port_of, server_process
 from sparktop.graphics import numbers
 from sparktop.model.event import Finding, Severity, Sure, Values
 from sparktop.model.explained import FINDINGS
@@ -265,12 +265,12 @@ def _router_of(view: BackendView, now: Situation, routed: Mapping[str, _Routed])
 def _hosts(router: RouterView, view: BackendView, now: Situation) -> frozenset[int]:
     """Return marks of the addresses from which a router connects to a server, as far as they are known."""
     try:
-        host = bare_host(urlsplit(router.url).hostname or "")
+        host = normal_host(urlsplit(router.url).hostname or "")
     except ValueError:
         return frozenset()
     addresses = {host} - {"localhost"}
     for node in now.nodes.values():
-        names = {node.name, node.identity.hostname or "", *node.identity.addresses}
+        names = set(map(normal_host, (node.name, node.identity.hostname, *node.identity.addresses)))
         if host in names or (host == "localhost" and node.via == "local"):
             addresses.update(node.identity.addresses, _LOOPBACK if node.name in view.nodes else ())
     return frozenset(end_marks(address, 0)[0] for address in addresses)

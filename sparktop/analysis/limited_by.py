@@ -266,15 +266,10 @@ def network_limit(evidence: Evidence) -> Limit | None:
         carried = known_mean(poll.link_bytes_per_s for poll in machine.polls) or 0.0
         name = next((poll.link for poll in reversed(machine.polls) if poll.link), "link")
         limit = carried / share
-        rates = f"{_gb_per_s_text(carried)} of {_gb_per_s_text(limit)} GB/s"
+        rates = f"{carried / 1e9:.3g} of {limit / 1e9:.3g} GB/s"
         reason = f"{name} of {machine.name} carries {rates} on average"
         return Limit(LimitKind.NETWORK, reason, None, carried / 1e9, limit / 1e9, "GB/s")
     return None
-
-
-def _gb_per_s_text(bytes_per_s: float) -> str:
-    giga = bytes_per_s / 1e9
-    return f"{giga:.1f}" if giga >= 1 else f"{giga:.2f}"
 
 
 # Limits that make requests wait: an uneven split over several servers, slots, and the KV cache.
@@ -356,7 +351,7 @@ def _uneven_limit(evidence: Evidence, peer: Peer, pairs: Sequence[tuple[Poll, Po
     if min(heavier, len(pairs) - heavier) > len(pairs) / 5:
         mean_higher = fmean(max(map(_requests_at, pair)) for pair in pairs)
         mean_lower = fmean(min(map(_requests_at, pair)) for pair in pairs)
-        line = _turns_words(mean_higher, mean_lower, None if len(evidence.peers) == 1 else peer.name)
+        line = f"two servers take turns: {mean_higher:.0f} requests at one, {mean_lower:.0f} at the other"
     else:
         plural = "" if round(own_mean) == 1 else "s"
         line = f"on average {own_mean:.0f} request{plural} here and {peer_mean:.0f} at {peer.name}"
@@ -365,17 +360,6 @@ def _uneven_limit(evidence: Evidence, peer: Peer, pairs: Sequence[tuple[Poll, Po
         hint = f"even would be {even:.0f} each"
         return Limit(LimitKind.ROUTER, line, hint, own_mean, even, "requests")
     return Limit(LimitKind.UNKNOWN, f"loads differ: {line}", None, own_mean, even, "requests")
-
-
-def _turns_words(higher: float, lower: float, peer: str | None) -> str:
-    """Return how `higher` and `lower` requests, means, lie on two servers that take turns in having more.
-
-    `peer` names the other server where there are more than two.
-    """
-    which = "" if peer is None else f" (this one and {peer})"
-    if round(lower):
-        return f"two servers take turns{which}: {higher:.0f} requests at one, {lower:.0f} at the other"
-    return f"all requests go to one server, then to the other{which}"
 
 
 def _simultaneous_polls(mine: Sequence[Poll], others: Sequence[Poll]) -> list[tuple[Poll, Poll]]:
@@ -451,9 +435,7 @@ def _room_text(load: Load) -> str | None:
     if load.kv_percent is None or not load.running_most or load.kv_percent <= 0:
         return None
     kv_percent_each = load.kv_percent / load.running_most
-    more = floor((_FULL_PERCENT - load.kv_percent) / kv_percent_each)
-    if more < 1:
-        return "no room for more requests either"
+    more = max(0, floor((_FULL_PERCENT - load.kv_percent) / kv_percent_each))
     return f"room for about {more:,} more of this length"
 
 
@@ -757,8 +739,7 @@ def _free_slots_hint(evidence: Evidence, load: Load, flat: float | None) -> str 
         return None
     free = f"{evidence.slots - load.running:.0f} of {evidence.slots} slots free on average"
     if flat is None:
-        waits = f"requests waited in {100 * load.queued:.0f} % of the time" if load.queued else "none waited"
-        return f"{waits}; {free}"
+        return free
     return f"{free}: twice the requests give about {2 / (2 - min(1.0, flat)):.1f} × the tok/s"
 
 

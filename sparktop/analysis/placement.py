@@ -89,27 +89,11 @@ def is_same_machine(watched: NodeTarget, target: NodeTarget) -> bool:
     this machine; else if both have the same URL.
     """
     if target.ssh is not None:
-        host = bare_host(target.ssh.rpartition("@")[2])
-        hosts = (
-            watched.name,
-            (watched.ssh or "").rpartition("@")[2],
-            urlsplit(watched.url or "").hostname or "",
-        )
-        return host in {bare_host(word) for word in hosts if word}
-    host = bare_host(urlsplit(target.url or "").hostname or "")
+        hosts = (watched.name, _ssh_host(watched.ssh), _url_host(watched.url))
+        return normal_host(_ssh_host(target.ssh)) in {normal_host(host) for host in hosts if host}
     if watched.via == "local":
-        return host in {"localhost", watched.name.lower()}
+        return normal_host(_url_host(target.url)) in {_HERE, normal_host(watched.name)}
     return watched.url == target.url
-
-
-def bare_host(host: str) -> str:
-    """Return a host in lower case without brackets, loopback addresses as "localhost".
-
-    Discovery compares these, so that it polls each machine only once. `_normal_host` also makes equal the
-    spellings of an address, and a name with and without ".local".
-    """
-    host = host.strip("[]").lower()
-    return "localhost" if host in {"127.0.0.1", "::1"} else host
 
 
 # Assigns backends to the nodes that they run on: by the configuration, else by address, never by a guess.
@@ -273,19 +257,17 @@ def _nodes_by_host(nodes: Iterable[Machine]) -> dict[str, set[str]]:
     hosts: dict[str, set[str]] = {}
     for node, identity, _ in nodes:
         names = [_url_host(node.url), _ssh_host(node.ssh), identity.hostname, *identity.addresses]
-        own_hosts = {_normal_host(name) for name in names}
+        own_hosts = {normal_host(name) for name in names}
         # Loopback counts only for the node read on this machine.
         if node.via == "local":
             own_hosts.add(_HERE)
-        for host in own_hosts:
-            if host is not None:
-                hosts.setdefault(host, set()).add(node.name)
+        for host in own_hosts - {""}:
+            hosts.setdefault(host, set()).add(node.name)
     return hosts
 
 
 def _nodes_by_address(backend: BackendTarget, by_host: Mapping[str, set[str]]) -> tuple[str, ...]:
-    host = _normal_host(_url_host(backend.url))
-    fitting = by_host.get(host, set()) if host is not None else set()
+    fitting = by_host.get(normal_host(_url_host(backend.url)), set())
     return tuple(fitting) if len(fitting) == 1 else ()
 
 
@@ -337,11 +319,9 @@ def _ssh_host(target: str | None) -> str | None:
     return target.rsplit("@", 1)[-1]
 
 
-def _normal_host(name: str | None) -> str | None:
-    """Return a host name or address in one normal spelling, any loopback as "localhost"; None for no host."""
-    plain = (name or "").partition("%")[0].lower().removesuffix(".").removesuffix(".local")
-    if not plain:
-        return None
+def normal_host(name: str | None) -> str:
+    """Return a host name or address in one normal spelling, any loopback as "localhost"; "" for no host."""
+    plain = (name or "").strip("[]").partition("%")[0].lower().removesuffix(".").removesuffix(".local")
     try:
         address = ip_address(plain)
     except ValueError:

@@ -32,7 +32,7 @@ from sparktop.demo.machine import MachineReader
 from sparktop.demo.scenario import DemoServer, Restarts
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent, Gauges, SimulatedRequest
-from sparktop.simulation.routers import Router, make_router
+from sparktop.simulation.routers import Router
 
 SERVER = "sparktop demo (simulated)"
 """Value of the `DemoServer` header of every response."""
@@ -281,7 +281,7 @@ class EngineSite:
             for rank in range(self._server.lanes)
         )
         counts = self._server.lane_counts
-        live = LiveCores(self._cores, make_router("least-busy", self._server.lanes, counts, seed=seed))
+        live = LiveCores(self._cores, Router("least-busy", self._server.lanes, counts, seed=seed))
         server = EngineServer(
             live,
             started_unix_s=time.time(),
@@ -492,7 +492,7 @@ class LiveCores:
         Without a router, it is the core with the fewest requests.
         """
         self._cores = tuple(cores)
-        self._router = router or make_router("least-busy", len(self._cores))
+        self._router = router or Router("least-busy", len(self._cores))
         self._clock = clock
         self._core_of: dict[str, int] = {}
         """The core of each request in flight, by the request's id."""

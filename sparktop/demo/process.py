@@ -34,7 +34,7 @@ from sparktop.demo.proxy import Proxy
 from sparktop.demo.ras import RasServer, SimulatedJob
 from sparktop.demo.scenario import DemoPlan, backend_name
 from sparktop.hardware.ras import RasReader
-from sparktop.simulation.routers import make_router
+from sparktop.simulation.routers import Router
 
 _PR_SET_PDEATHSIG = 1
 """Option of prctl(2): the signal that this process gets when its parent ends."""
@@ -113,7 +113,7 @@ async def _start_proxy(stack: AsyncExitStack, plan: DemoPlan, strategy: str) -> 
     """Serve a proxy that routes to all engines by `strategy`, and return its port."""
     scenario = plan.effective_scenario()
     upstreams = {scenario.name_of(index): url for index, url in enumerate(plan.urls)}
-    router = make_router(strategy, len(upstreams), scenario.counts, seed=plan.seed)
+    router = Router(strategy, len(upstreams), scenario.counts, seed=plan.seed)
     proxy = Proxy(
         upstreams,
         router,

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC
 from enum import Enum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -636,36 +636,27 @@ def speeds(nodes: Sequence[NodeView], *, only_slow: bool = False) -> Table:
     )
 
 
-class _MemoryPart(NamedTuple):
-    title: str
-    size_bytes: int
-    percent: float | None
-
-
 def memory_parts(nodes: Sequence[NodeView]) -> Table:
     """Return a table of the parts of each node's memory, with their shares of the total.
 
     A row follows for memory that was counted twice and subtracted.
     """
-    rows: list[tuple[NodeView, _MemoryPart]] = []
+    rows: list[tuple[NodeView, str, int, float | None]] = []
     for node in nodes:
         memory = node.sample.memory if node.sample is not None else None
         if memory is None or not memory.total_bytes:
             continue
         total = memory.total_bytes
-        parts = [
-            _MemoryPart(part.title, part.size_bytes, 100 * part.size_bytes / total) for part in memory.parts
-        ]
+        rows += [(node, part.title, part.size_bytes, 100 * part.size_bytes / total) for part in memory.parts]
         if memory.overlap_bytes:
-            parts.append(_MemoryPart("counted twice, cut", memory.overlap_bytes, None))
-        rows += [(node, part) for part in parts]
+            rows.append((node, "counted twice, cut", memory.overlap_bytes, None))
     return table(
         "Memory",
         rows,
-        _node_column(),
-        name("memory", lambda row: row[1].title),
-        figure("size", lambda row: cell.data(row[1].size_bytes)),
-        figure("share", lambda row: cell.percent(row[1].percent)),
+        name("node", lambda row: row[0].name),
+        name("memory", lambda row: row[1]),
+        figure("size", lambda row: cell.data(row[2])),
+        figure("share", lambda row: cell.percent(row[3])),
     )
 
 

@@ -1,10 +1,10 @@
-"""Simulated routers, a class per strategy, as pure functions of time: for virtual time and a real proxy.
+"""Simulated routers as pure functions of time: for virtual time and a real proxy.
 
 The caller calls `choose` for each request, then `record_start` at once, and `record_end` when the response
 has ended. A router can be set to count a request only some time after `record_start`, as LiteLLM does,
 because it counts in another thread.
 
-router = make_router("least-busy", 2, RouterSettings(increment_lag_s=0.002))
+router = Router("least-busy", 2, RouterSettings(increment_lag_s=0.002))
 backend = router.choose(now)        # None: all backends cool down, the request is refused
 router.record_start(backend, now)
 ...
@@ -15,10 +15,8 @@ from __future__ import annotations
 
 import math
 import random
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from typing import ClassVar
 
 from msgspec import Struct
 
@@ -101,25 +99,36 @@ class RouterSettings(Struct, frozen=True):
     """Seconds that a failing backend gets no requests; None is LiteLLM's `disable_cooldowns`."""
 
 
-class Router(ABC):
-    """Base of the routers: chooses a backend for each request.
+class Router:
+    """A router: chooses a backend for each request by its `strategy`.
+
+    simple-shuffle   a random backend, LiteLLM's default
+    round-robin      the backends in turn
+    least-busy       the fewest requests in flight, as LiteLLM's; of equal backends the first. Backends that
+                     cool down are compared too: if one has the fewest, a random other one is chosen
+    power-of-two     two random backends, and of these the one with fewer requests in flight
+    shortest-queue   the fewest requests in flight, whose counts are always exact
 
     Times passed to the methods must not decrease.
     """
 
-    strategy: ClassVar[str]
-
-    def __init__(self, backends: int, settings: RouterSettings | None = None, *, seed: int | str = 0) -> None:
+    def __init__(
+        self, strategy: str, backends: int, settings: RouterSettings | None = None, *, seed: int | str = 0
+    ) -> None:
         """Start with no requests in flight on any of the backends, numbered from 0.
 
         `seed` fixes random choices.
         """
+        self.strategy = strategy
         self.backends = backends
         self.settings = settings or RouterSettings()
         # Chances of routing need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._cooldown = Cooldown(backends, self.settings.cooldown_s)
-        self._counts = self._make_counts()
+        is_exact = strategy == "shortest-queue"
+        self._counts = Counts(backends, RouterSettings() if is_exact else self.settings)
+        self._next = 0
+        """The backend whose turn is next."""
 
     def choose(self, now: float) -> int | None:
         """Return the index of the backend for a request that arrives at `now`.
@@ -128,7 +137,7 @@ class Router(ABC):
         """
         cooling = self._cooldown.at(now)
         healthy = [backend for backend in range(self.backends) if backend not in cooling]
-        return self._choose(healthy, now) if healthy else None
+        return self._choose(healthy, self._counts.at(now)) if healthy else None
 
     def record_start(self, backend: int, now: float) -> None:
         """Record that a request was sent to a backend at the time `now`."""
@@ -154,108 +163,20 @@ class Router(ABC):
         """Return the indices of the backends that get no requests at the time `now`, because they failed."""
         return self._cooldown.at(now)
 
-    def _make_counts(self) -> Counts:
-        settings = self.settings
-        return Counts(
-            self.backends,
-            increment_lag_s=settings.increment_lag_s,
-            decrement_lag_s=settings.decrement_lag_s,
-            poll_s=settings.poll_s,
-        )
-
-    @abstractmethod
-    def _choose(self, healthy: Sequence[int], now: float) -> int:
-        """Return the index of the backend to use, one of those in `healthy`, which are not cooling down."""
-
-
-class SimpleShuffle(Router):
-    """Router that chooses a random healthy backend, all with equal probability (LiteLLM's default)."""
-
-    strategy = "simple-shuffle"
-
-    def _choose(self, healthy: Sequence[int], now: float) -> int:
-        del now
-        return self._random.choice(healthy)
-
-
-class RoundRobin(Router):
-    """Router that chooses the healthy backends in turn."""
-
-    strategy = "round-robin"
-    _next = 0
-
-    def _choose(self, healthy: Sequence[int], now: float) -> int:
-        del now
-        backend = self._next
-        while backend not in healthy:
-            backend = (backend + 1) % self.backends
-        self._next = (backend + 1) % self.backends
-        return backend
-
-
-class LeastBusy(Router):
-    """Router that chooses the backend with the fewest requests in flight, as LiteLLM's least-busy does.
-
-    Of equal backends, the first is chosen. Backends that are cooling down are compared too: if such a backend
-    has the fewest requests, a random healthy backend is chosen instead.
-    """
-
-    strategy = "least-busy"
-
-    def _choose(self, healthy: Sequence[int], now: float) -> int:
-        counts = self._counts.at(now)
-        backend = counts.index(min(counts))
-        return backend if backend in healthy else self._random.choice(healthy)
-
-
-class PowerOfTwo(Router):
-    """Router that draws two healthy backends at random and chooses the one with fewer requests in flight.
-
-    With two backends, it always chooses the less loaded one.
-    """
-
-    strategy = "power-of-two"
-
-    def _choose(self, healthy: Sequence[int], now: float) -> int:
-        counts = self._counts.at(now)
-        if len(healthy) == 1:
-            return healthy[0]
-        first, second = self._random.sample(healthy, 2)
-        return first if counts[first] <= counts[second] else second
-
-
-class ShortestQueue(Router):
-    """Router that chooses the healthy backend with the fewest requests in flight.
-
-    Unlike those of other routers, its counts are always exact: they have no lags or polls.
-    """
-
-    strategy = "shortest-queue"
-
-    def _make_counts(self) -> Counts:
-        return Counts(self.backends)
-
-    def _choose(self, healthy: Sequence[int], now: float) -> int:
-        return min(healthy, key=self._counts.at(now).__getitem__)
-
-
-STRATEGIES: dict[str, type[Router]] = {
-    router.strategy: router for router in (SimpleShuffle, RoundRobin, LeastBusy, PowerOfTwo, ShortestQueue)
-}
-"""Router classes by the name of the strategy."""
-
-
-def make_router(
-    strategy: str, backends: int, settings: RouterSettings | None = None, *, seed: int | str = 0
-) -> Router:
-    """Return a new router with the strategy named `strategy`.
-
-    Raises:
-        ValueError: there is no such strategy.
-    """
-    if strategy not in STRATEGIES:
-        raise ValueError(f"no strategy {strategy!r}; there are {', '.join(STRATEGIES)}")
-    return STRATEGIES[strategy](backends, settings, seed=seed)
+    def _choose(self, healthy: Sequence[int], counts: Sequence[int]) -> int:
+        """Return one of the backends `healthy`, which do not cool down; `counts` are of all."""
+        if self.strategy == "simple-shuffle":
+            return self._random.choice(healthy)
+        if self.strategy == "round-robin":
+            backend = next((backend for backend in healthy if backend >= self._next), healthy[0])
+            self._next = (backend + 1) % self.backends
+            return backend
+        if self.strategy == "least-busy":
+            backend = counts.index(min(counts))
+            return backend if backend in healthy else self._random.choice(healthy)
+        if self.strategy == "power-of-two" and len(healthy) > 1:
+            healthy = self._random.sample(healthy, 2)
+        return min(healthy, key=counts.__getitem__)
 
 
 # A simulated router's counts of requests in flight, which may be late or read periodically.
@@ -269,18 +190,12 @@ class Counts:
     Times passed to the methods must not decrease.
     """
 
-    def __init__(
-        self,
-        backends: int,
-        *,
-        increment_lag_s: float = 0.0,
-        decrement_lag_s: float = 0.0,
-        poll_s: float | None = None,
-    ) -> None:
+    def __init__(self, backends: int, settings: RouterSettings) -> None:
         """Start with no requests in flight."""
+        poll_s = settings.poll_s
         self._current = [0] * backends
         self._seen = self._current if poll_s is None else [0] * backends
-        self._lags_s = {1: increment_lag_s, -1: decrement_lag_s}
+        self._lags_s = {1: settings.increment_lag_s, -1: settings.decrement_lag_s}
         self._late: dict[int, deque[tuple[float, int]]] = {1: deque(), -1: deque()}
         self._poll_s = poll_s
         self._poll_at = -math.inf if poll_s is None else 0.0

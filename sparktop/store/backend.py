@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -535,18 +534,13 @@ class LaneLogs:
             log.gap(at)
 
 
-class _TokenCount(NamedTuple):
-    at: float
-    """Monotonic seconds."""
-    tokens: float
-
-
 class LaneRate:
     """The generated tokens per second of one engine core (lane), over about the last second."""
 
     def __init__(self) -> None:
         """Start without samples."""
-        self._recent: deque[_TokenCount] = deque()
+        self._recent: deque[tuple[float, float]] = deque()
+        """(monotonic seconds, tokens)."""
 
     def note(self, at: float, tokens: float | None, widest_s: float) -> float | None:
         """Add the token counter `tokens` of a sample; return the rate in tokens/s.
@@ -555,17 +549,17 @@ class LaneRate:
         forgotten if the counter fell or the previous sample is more than `widest_s` seconds old.
         """
         recent = self._recent
-        fell = tokens is not None and recent and tokens < recent[-1].tokens
-        if tokens is None or fell or (recent and at - recent[-1].at > widest_s):
+        fell = tokens is not None and recent and tokens < recent[-1][1]
+        if tokens is None or fell or (recent and at - recent[-1][0] > widest_s):
             recent.clear()
         if tokens is None:
             return None
-        recent.append(_TokenCount(at, tokens))
+        recent.append((at, tokens))
         # One sample that is older than the span stays, so that the samples span it.
-        while len(recent) > 2 and at - recent[1].at >= LIVE_SPAN_S:  # noqa: PLR2004 - a sample at each end
+        while len(recent) > 2 and at - recent[1][0] >= LIVE_SPAN_S:  # noqa: PLR2004 - a sample at each end
             recent.popleft()
-        took_s = at - recent[0].at
-        return (tokens - recent[0].tokens) / took_s if took_s >= LIVE_SPAN_S else None
+        took_s = at - recent[0][0]
+        return (tokens - recent[0][1]) / took_s if took_s >= LIVE_SPAN_S else None
 
 
 # Recognises a metrics page that comes from a cache: it stands for seconds, then everything on it jumps.

@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from sparktop.analysis.placement import address_of, bare_host, is_same_machine
+from sparktop.analysis.placement import address_of, is_same_machine, normal_host
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import RouterSample
@@ -338,8 +338,8 @@ class Monitor:
             self._watch_found(result.backends, nodes)
             self._watch_found_routers(result.routers)
             urls = (*(backend.url for backend in result.backends), *(router.url for router in result.routers))
-            reached = {bare_host(urlsplit(url).hostname or "") for url in urls}
-            hosts = [host for host in hosts if bare_host(host) not in reached]
+            reached = {normal_host(urlsplit(url).hostname or "") for url in urls}
+            hosts = [host for host in hosts if normal_host(host) not in reached]
             self._store.set_searching(tuple(hosts))
             if hosts:
                 await self._sleep(search_again_s(hosts))

@@ -79,7 +79,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=14, swing=4, per_token_s=0.001),
         {"slots": 48},
         Is.BANDWIDTH,
-        "none waited; 32 of 48 slots free on average",
+        "32 of 48 slots free on average",
     ),
     "prompts take 60 % of the time": (Served(prompt_tokens=3000.0), {}, Is.PREFILL, ""),
     "an idle GPU and a full core": (
@@ -140,7 +140,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=16, swing=-16),
         {**ROUTED, "split": UNEVEN, "peers": peer(running=0, swing=16)},
         Is.ROUTER,
-        "all requests go to one server, then to the other; even would be 8 each",
+        "two servers take turns: 16 requests at one, 0 at the other; even would be 8 each",
     ),
     "too few requests for a balance: no culprit": (
         Served(running=7),
@@ -407,10 +407,8 @@ def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
     window = [poll for poll in evidence.polls if poll.at >= evidence.polls[-1].at - WINDOW_S - 0.5]
     last, machine_polls = window[-1], [one for machine in evidence.machines for one in machine.polls]
     words = found.words
-    if "none waits" in words or "none waited" in words:
+    if "none waits" in words:
         assert not any(poll.waiting for poll in window)
-    if (waited := re.search(r"waited in (\d+) % of the time;", words)) is not None:
-        assert round(100 * sum((poll.waiting or 0.0) > 0 for poll in window) / len(window)) == int(waited[1])
     if (now := re.search(r"(\d+) wait now", words)) is not None:
         assert last.waiting == float(now[1])
     if (share := re.search(r"idle (\d+) % of the time", words)) is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sparktop.analysis.loading import StartClock, best_past, is_warm
-from sparktop.analysis.speed_state import Pace, StepPace, advance_pace, read_percent, with_steps
+from sparktop.analysis.speed_state import Pace, advance_pace, read_percent
 from sparktop.analysis.yardsticks import one_request_tps
 from sparktop.model.node import GpuReading, ModelWeights
 from sparktop.model.snapshot import LAST_TIME, PHASES, PastStart, SpeedState
@@ -124,20 +124,6 @@ def test_a_discrete_gpu_is_judged_by_its_own_highest_clock() -> None:
     assert after([h100(900, sm_clock_max_mhz=None)] * 8).word == "unknown"
     locked = after([h100(900, throttle_reasons=("application clocks",))] * 8)
     assert (locked.word, "-rac" in (locked.fix or "")) == ("slow clock", True)
-
-
-def test_slow_steps_count_at_a_healthy_clock_only() -> None:
-    """Slow steps are reported at a normal clock only; with another state, that state remains."""
-    steps = (StepPace("vllm", 94.0, 63.0, 8.0, slow=True),)
-    normal = SpeedState("normal", "2405 MHz at 95 % load")
-    told = with_steps(normal, steps, gb10=True)
-    assert told.word == "slow steps"
-    assert told.reason.startswith("vllm: 94 ms a step at 8 running, 63 ms before")
-    assert "hidden state" in (told.cause or "")
-    assert "restart the machine" in (told.fix or "")
-    throttled = SpeedState("throttled", "hot")
-    assert with_steps(throttled, steps, gb10=True) is throttled
-    assert with_steps(normal, (StepPace("vllm", 94.0, 63.0, 8.0, slow=False),), gb10=True) is normal
 
 
 # The memory bandwidth as a limit.

@@ -110,16 +110,6 @@ def test_what_the_http_side_counts_is_no_progress() -> None:
     assert seconds == [float(index) for index in range(40)]
 
 
-def test_requests_that_wait_while_none_runs_have_a_time() -> None:
-    """From their first sample on, whether the engine sleeps or not; a request that runs ends it."""
-    queue = replace(MOVING, running=0.0, waiting=4.0)
-    clock, _ = clock_of(*[replace(queue, asleep=True)] * 21)
-    assert (clock.waited_s, clock.seconds, clock.stood_s) == (20.0, 0.0, 20.0)
-    clock, _ = clock_of(*[queue] * 21, MOVING)
-    assert clock.waited_s == 0.0
-    assert clock.went_on
-
-
 # Progress of an engine with requests: what is a long step, and what is stuck.
 
 SPINNING = GpuWork(19.0, 96.0, 2400.0, 30.0, 35.0)

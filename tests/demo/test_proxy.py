@@ -15,7 +15,7 @@ from sparktop.config.watch import DEMO_KEY
 from sparktop.demo.proxy import Proxy
 from sparktop.model.failure import Failure
 from sparktop.model.targets import RouterTarget
-from sparktop.simulation.routers import Router, RouterSettings, make_router
+from sparktop.simulation.routers import Router, RouterSettings
 from sparktop.sources.router import RouterSource
 from tests.demo.quick_engines import StartServer, live_engine
 
@@ -57,7 +57,7 @@ async def test_each_answer_names_the_backend_that_gave_it(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str]
 ) -> None:
     """Round-robin alternates between the backends, streaming or not, and headers name the backend."""
-    url = await start_proxy(pair, make_router("round-robin", 2))
+    url = await start_proxy(pair, Router("round-robin", 2))
     served: list[str] = []
     for stream in (False, True, False, True):
         status, headers, _ = await ask(http, url, stream=stream)
@@ -75,11 +75,11 @@ async def test_a_backend_that_is_not_there_is_tried_again_elsewhere(
 ) -> None:
     """After a refused connection the other backend is tried and the retry counted; if none is left, error."""
     alive = await start_server(live_engine(time.monotonic))
-    url = await start_proxy([NOBODY, alive], make_router("round-robin", 2))
+    url = await start_proxy([NOBODY, alive], Router("round-robin", 2))
     status, headers, _ = await ask(http, url)
     assert (status, headers["x-litellm-model-id"]) == (200, "spark-1")
     assert headers["x-litellm-attempted-retries"] == "1"
-    dead = await start_proxy([NOBODY], make_router("round-robin", 1, RouterSettings(cooldown_s=None)))
+    dead = await start_proxy([NOBODY], Router("round-robin", 1, RouterSettings(cooldown_s=None)))
     status, _, body = await ask(http, dead)
     assert status == 500
     assert "Connection error" in body.decode()
@@ -90,7 +90,7 @@ async def test_what_tells_of_the_proxy_wants_the_key(
     http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str], key: str | None
 ) -> None:
     """Routes about the proxy answer 401 without the bearer token."""
-    url = await start_proxy(pair, make_router("round-robin", 2))
+    url = await start_proxy(pair, Router("round-robin", 2))
     async with http.get(
         url + "/model/info", headers={} if key is None else {"Authorization": key}
     ) as response:
@@ -103,7 +103,7 @@ async def test_sparktops_own_router_source_reads_it_as_litellm(
     start_proxy: StartProxy, pair: list[str]
 ) -> None:
     """The router source of sparktop reads strategy, version and deployments of the proxy."""
-    url = await start_proxy(pair, make_router("least-busy", 2))
+    url = await start_proxy(pair, Router("least-busy", 2))
     source = RouterSource(RouterTarget("proxy", url, api_key=DEMO_KEY))
     try:
         sample = await source.poll(10.0)

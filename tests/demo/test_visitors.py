@@ -17,7 +17,7 @@ from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
 from sparktop.demo.load import Driver, ExternalClients, LoadPause
 from sparktop.demo.scenario import SCENARIOS, Restarts, Scenario
 from sparktop.simulation.calibration import SOLO
-from sparktop.simulation.routers import Router, make_router
+from sparktop.simulation.routers import Router
 from tests.demo.quick_engines import live_engine
 
 pytestmark = pytest.mark.outside
@@ -123,7 +123,7 @@ async def test_an_engine_may_go_on_for_clients_that_have_hung_up() -> None:
 
     The server's choice of a core no longer counts them.
     """
-    live, router = live_engine(time.monotonic), make_router("least-busy", 1)
+    live, router = live_engine(time.monotonic), Router("least-busy", 1)
     async with served(live, aborts=False, router=router) as url, loaded(url, LONG) as driver:
         await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
         driver._begin_rest()

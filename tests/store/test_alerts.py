@@ -445,18 +445,6 @@ def known(series: Series) -> list[tuple[float, float | None]]:
     return list(series)
 
 
-def test_missed_samples_are_in_the_history_in_order(node: World) -> None:
-    """What an agent kept while it could not be reached comes back without a gap; the newest is shown."""
-    node.see(look(1000))
-    node.see(look(1001))
-    for at in (1002.5, 1004.5):
-        node.see(lost(at))
-    view = node.see(look(1006, 1002, 1003, 1004, 1005))
-    assert known(view.history.cpu_percent) == [(float(at), float(at)) for at in range(1000, 1007)]
-    assert view.sample == look(1006)
-    assert (view.ok, view.age_s) == (True, 0)
-
-
 @given(
     st.lists(st.tuples(st.integers(1000, 1060), st.sets(st.integers(1000, 1060), max_size=6)), max_size=12)
 )

@@ -66,22 +66,3 @@ def test_progress_takes_the_verdict_back(stuck: World) -> None:
     shown = stuck.view().ranks
     assert shown is not None
     assert shown.verdict.word is RanksWord.NO_VERDICT
-
-
-def test_no_verdict_while_the_server_makes_tokens() -> None:
-    """Counts that differ mean nothing while there is progress."""
-    world = World(WATCH)
-    for second in range(30):
-        world.feed(page(START + second, LaneSample("0", running=3.0, generation_tokens=10.0 * second)))
-    assert asked(world, "lags-by-one", 29).verdict.apart is None
-
-
-def test_a_failed_query_is_shown_and_does_not_make_the_backend_fail(stuck: World) -> None:
-    """The reason stands with the ranks; the server itself is still read."""
-    view = stuck.feed(RanksReading(START + 31, "spark-a", problem="spark-a: nothing listens"))
-    assert view.failure is None
-    assert view.ranks is not None
-    assert (view.ranks.verdict.word, view.ranks.verdict.sentence) == (
-        RanksWord.FAILED,
-        "spark-a: nothing listens",
-    )

@@ -343,22 +343,6 @@ def test_totals_are_over_backends_that_answer() -> None:
     assert (totals.running, totals.waiting.value, totals.generation_tps.value) == (Sum(4, 1, 2), None, None)
 
 
-def test_lanes_add_up(world: World) -> None:
-    """Running and waiting are sums, the cache's share is weighed by room; a silent lane: unknown."""
-    view = world.feed(
-        page(
-            1000,
-            LaneSample("0", running=2, kv_cache_percent=90, kv_capacity_tokens=1000, finished={"stop": 1}),
-            LaneSample("1", running=3, kv_cache_percent=10, kv_capacity_tokens=3000, finished={"stop": 2}),
-        )
-    )
-    assert (view.running, view.waiting, view.kv_cache_percent, view.kv_capacity_tokens) == (5, None, 30, 4000)
-    assert view.finished == {"stop": 3}
-    view = world.feed(page(1001, LaneSample("0", running=2, kv_cache_percent=90), LaneSample("1")))
-    assert (view.running, view.kv_cache_percent) == (None, None)
-    assert [lane.running for lane in view.lanes] == [2, None]
-
-
 def test_a_group_is_the_router_then_the_model() -> None:
     """Listed backends belong to their router, others to their model, fresh ones to one group together."""
     watch = Watch(

@@ -17,7 +17,7 @@ from sparktop.demo.proxy import Proxy
 from sparktop.model.targets import BackendTarget, ModelFacts, RouterTarget, Watch
 from sparktop.simulation.calibration import MODEL, SOLO
 from sparktop.simulation.engine import Engine, EngineProfile
-from sparktop.simulation.routers import make_router
+from sparktop.simulation.routers import Router
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind, Timeouts
 from sparktop.sweep.result.results import SweepResult
@@ -107,7 +107,7 @@ async def watched(
         routers: tuple[RouterTarget, ...] = ()
         if strategy is not None:
             upstreams = {f"id-{name}": url for name, url in zip(names, urls, strict=True)}
-            proxy = TestServer(Proxy(upstreams, make_router(strategy, count), model=MODEL).application())
+            proxy = TestServer(Proxy(upstreams, Router(strategy, count), model=MODEL).application())
             await proxy.start_server()
             stack.push_async_callback(proxy.close)
             url = str(proxy.make_url("")).rstrip("/")

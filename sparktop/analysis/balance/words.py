@@ -93,7 +93,7 @@ def reasons(
     sentences: list[str] = []
     word = result.word_now
     if word is BalanceWord.UNKNOWN and unknown:
-        sentences += [unknown, *(_few_requests_sentences(result, grid) if result.too_few else ())]
+        sentences += [unknown, *([_mean_loads_text(result)] if result.too_few else [])]
     elif word is BalanceWord.IDLE:
         mean_text = f"{_count_text(result.mean_total)} requests on average"
         sentences.append(f"{mean_text} at {len(result.backends)} backends")
@@ -141,25 +141,6 @@ def reasons_without_router(result: Balance, grid: LoadGrid, strategy: str | None
     if result.router is not None:
         because = f"{strategy} follows keys: who asks decides which server is loaded, not the load"
     return (*sentences, because, *_absent_sentences(grid))
-
-
-def _few_requests_sentences(result: Balance, grid: LoadGrid) -> list[str]:
-    """Return sentences on few requests: who has how many, and since when one is empty while others queue."""
-    sentences = [_mean_loads_text(result)]
-    for track, column in zip(grid.tracks, grid.loads, strict=True):
-        slots = 0
-        while slots < len(column) and column[-1 - slots] == 0 and _waiting_in_slot(grid, -1 - slots) > 0:
-            slots += 1
-        if slots > 1:
-            since = _span_text(slots * grid.step_s)
-            sentences.append(f"{track.name} had no request for {since} while some waited elsewhere")
-    return sentences
-
-
-def _waiting_in_slot(grid: LoadGrid, slot: int) -> float:
-    """Return how many requests wait in the group in a time slot; unknown ones are not counted."""
-    waiting = (column[slot] for column in grid.waiting if column is not None)
-    return sum(count for count in waiting if count > 0)
 
 
 def _cost_sentences(result: Balance) -> list[str]:

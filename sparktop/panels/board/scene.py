@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
-from sparktop.analysis.placement import bare_host
+from sparktop.analysis.placement import normal_host
 from sparktop.graphics.axes import NOW
 from sparktop.model.balance import Balance
 from sparktop.model.instant import Countdown
@@ -156,7 +156,7 @@ def empty_rows(snapshot: Snapshot, width: int, height: int, *, filtered_by: str 
 
 def _awaited_words(snapshot: Snapshot) -> str:
     """Return what will appear: a server whose process is seen on a machine, else any."""
-    is_local = all(bare_host(host) == "localhost" for host in snapshot.searching)
+    is_local = all(normal_host(host) == "localhost" for host in snapshot.searching)
     host = "localhost" if is_local else "http://HOST"
     samples = [node.sample for node in snapshot.nodes if node.sample is not None]
     for loads in [sample.workloads for sample in samples if sample.workloads is not None]:
@@ -171,7 +171,7 @@ def _awaited_words(snapshot: Snapshot) -> str:
 def _search_lines(snapshot: Snapshot, height: int) -> list[Row]:
     """Return where servers are searched, and what to start: one engine a line, as many as `height` allows."""
     hosts = snapshot.searching
-    where = ", ".join("this machine" if bare_host(host) == "localhost" else host for host in hosts)
+    where = ", ".join("this machine" if normal_host(host) == "localhost" else host for host in hosts)
     ports = ", ".join(str(port) for port in SEARCHED_PORTS)
     head: list[Row] = [
         [("No inference server found yet", "title"), (f" on {where}", "text")],

@@ -29,7 +29,7 @@ from sparktop.demo.engine_requests import (
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
 from sparktop.simulation.engine import SimulatedRequest
-from sparktop.simulation.routers import RouterSettings, make_router
+from sparktop.simulation.routers import Router, RouterSettings
 from tests.demo.quick_engines import QUICK, Clock, StartServer, live_engine
 
 MODEL = "openai/gpt-oss-120b"
@@ -248,7 +248,7 @@ async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread(
 ) -> None:
     """Requests alternate between the cores; while counts are outdated, all go to the same one."""
     clock = Clock()
-    router = make_router("least-busy", 2, RouterSettings(poll_s=poll_s))
+    router = Router("least-busy", 2, RouterSettings(poll_s=poll_s))
     cores = LiveCores([live_engine(clock) for _ in range(2)], router, clock=clock)
     for number in range(6):
         cores.submit(SimulatedRequest(f"r{number}", 16, 64, EndReason.LENGTH))

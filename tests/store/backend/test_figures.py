@@ -151,36 +151,6 @@ def test_only_the_last_minute_counts(world: World) -> None:
     assert view.ttft.window_s == pytest.approx(60, abs=1)
 
 
-def test_lanes_of_one_kind_make_one_latency(
-    world: World,
-) -> None:
-    """Two ranks with equal bounds: the quantile of all their observations, not a mean of quantiles."""
-    for count in (0, 6):
-        lanes = [
-            LaneSample("0", e2e=observe([0.15] * count)),
-            LaneSample("1", e2e=observe([0.7] * 3 * count)),
-        ]
-        view = world.feed(page(1000 + count, *lanes))
-    assert view.e2e.count == 24
-    assert view.e2e.mean_s == pytest.approx((0.15 * 6 + 0.7 * 18) / 24)
-    assert view.e2e.p50 is not None
-    assert view.e2e.p50.seconds == pytest.approx(0.5 + 0.5 * (12 - 6) / 18)
-
-
-def test_lanes_with_other_bounds_give_a_note(
-    world: World,
-) -> None:
-    """Where no bound is shared there is a mean, a count and a reason, and no invented quantile."""
-    for count in (0, 6):
-        lanes = [
-            LaneSample("0", queue=observe([0.15] * count, (0.2, math.inf))),
-            LaneSample("1", queue=observe([0.7] * count, (0.3, math.inf))),
-        ]
-        view = world.feed(page(1000 + count, *lanes))
-    assert (view.queue.count, view.queue.p50) == (12, None)
-    assert view.queue.note == "no usable buckets"
-
-
 def test_a_prefix_cache_ratio_is_of_the_last_minute(world: World) -> None:
     """The ratio is hits / queries of the window; without queries there is none, rather than 0 %."""
     hits, queries = 0.0, 0.0
