@@ -518,8 +518,6 @@ class BackendLine(Struct, frozen=True, eq=False):
     """Time series of one backend during a sweep."""
 
     name: str
-    tps: Slots = ()
-    """Tokens per second from this backend, as received by the load generator."""
     running: Slots = ()
     """Running requests, reported by the server as are the two fields below."""
     waiting: Slots = ()

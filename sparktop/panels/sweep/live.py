@@ -483,7 +483,6 @@ def _activities_of_column(counts: tuple[tuple[int, ...], ...], height: int) -> l
     return column[::-1]
 
 
-_PAIR = 2
 _LEAST_TPS = 10.0
 _COLDEST_C, _HOTTEST_C = 30.0, 95.0
 _CLOCK_MHZ = 3200.0
@@ -491,12 +490,6 @@ _LEAST_POWER_W = 50.0
 """Least upper end of the scale of power."""
 _P50 = 1
 """Layer of the median in the dot grid, drawn above the single values."""
-_LIVE_SIGNS = (("⣿", "generation/10"), ("⡪", "prompt/10"))
-"""(pattern, role) of the token rates of two servers."""
-_LOW = 3
-"""Height in rows up to which the graph of the token rate has no rows for a legend."""
-_KEY_NAME = GUTTER - 5
-"""Most cells of a server's name in the legend: its sign is before it, the end of the scale after it."""
 _TPS, _FLIGHT, _TTFT = 4, 3, 4
 """Least heights in rows of the tracks of token rate, requests in flight and TTFT, before small tracks get any
 rows."""
@@ -557,41 +550,16 @@ def _newest(values: Sequence[float | None]) -> float | None:
 
 
 def _token_graph(axis: SweepAxis, height: int) -> list[Row]:
-    """Draw the token rate of all servers over time; for two servers their rates are stacked."""
+    """Draw the token rate of all servers over time."""
     live = axis.live
-    lines = [line for line in live.backends if any(line.tps)]
     total = axis.columns(live.tps)
-    top = nice_ceiling(max((value for value in total if value is not None), default=0.0), _LEAST_TPS)
+    top = nice_ceiling(known_max(total) or 0.0, _LEAST_TPS)
     newest = known_mean(live.tps[-max(1, round(2 / live.step_s)) :])  # of the last two seconds
-    words = value_now(numbers.rate(newest, 6), "tok/s")
-    key = _token_legend(lines, height)
-    # Two colours only where the gutter has room to name them.
-    if key:
-        lower, upper = (axis.columns(line.tps) for line in lines)
-        roles = ("generation", "prompt")
-        rows = stacked_rows(lower, upper, axis.width, height, top, roles, end_slot=1)
-    else:
-        rows = area_rows(total, axis.width, height, top, "generation", end_slot=1)
-    left = gutter(("tok/s", "accent"), words, numbers.tick(top), "0", height)
-    for row, words in enumerate(key, 2):
-        left[row] = gutter_row(words, "0" if row == height - 1 else "")
+    rows = area_rows(total, axis.width, height, top, "generation", end_slot=1)
+    left = gutter(
+        ("tok/s", "accent"), value_now(numbers.rate(newest, 6), "tok/s"), numbers.tick(top), "0", height
+    )
     return in_gutter(left, with_edges(rows, axis.edges))
-
-
-def _token_legend(lines: Sequence[BackendLine], height: int) -> list[Row]:
-    """Return the legend of two servers' token rates as rows for the column beside a graph of `height` rows.
-
-    [] for a graph without rows for it, which shows the rate of both together.
-    """
-    if len(lines) != _PAIR or height <= _LOW:
-        return []
-    names = [line.name for line in lines]
-    if max(map(cell_width, names)) > _KEY_NAME:
-        names = short_names(names)
-    return [
-        [(f"{sign} ", role), label(fit(name, min(_KEY_NAME, cell_width(name))))]
-        for (sign, role), name in zip(_LIVE_SIGNS, names, strict=True)
-    ]
 
 
 def _in_flight_graph(axis: SweepAxis, height: int) -> list[Row]:

@@ -346,7 +346,6 @@ class LiveView:
 
     def _add_load(self, batch: LoadBatch) -> None:
         key, current = batch.level, self._current
-        only = self._only_server(key.target)
         # While long prompts arrive, requests are drawn, and counted for no figure.
         beside = self._beside_bars if self._phase.phase is SweepPhase.BESIDE else None
         bars = beside if batch.warm_up else self._bars
@@ -366,7 +365,7 @@ class LiveView:
                 current.ended_in_run += 1
                 current.failed += event.error is not None
         for token_bin in batch.bins:
-            self._curves.add_tokens(token_bin, only)
+            self._curves.add_tokens(token_bin)
             current.tokens += 0 if batch.warm_up else token_bin.tokens
         if batch.at is not None:
             current.in_flight = batch.in_flight

@@ -235,8 +235,6 @@ class AgentActivities:
         return doing
 
 
-UNNAMED = "not named"
-"""Name of the curve of tokens whose server is unknown."""
 REPORT_DELAY_S = 0.15
 """Delay in seconds with which slots are shown: tokens are reported up to a bin and a batch late."""
 
@@ -277,13 +275,12 @@ class SweepCurves:
         """Start with empty curves on the times of `grid`."""
         self.grid = grid
         self.spans: list[LevelSpan] = []
-        self._tps = self._amounts()
+        self._tps: SlotColumn[float] = grid.column(0.0, add)
         self._in_flight = self._states()
         self._flying: float | None = None
         self._concurrency = self._states()
         self._ttft: SlotColumn[tuple[float, ...]] = grid.column((), _evenly_selected)
         self._p50 = self._states()
-        self._served: dict[str, SlotColumn[float]] = {}
         self._backends: dict[str, _CopiedHistories] = {}
         self._nodes: dict[str, _CopiedHistories] = {}
         self._activity = AgentActivities()
@@ -295,13 +292,9 @@ class SweepCurves:
         for name in backends:
             if name not in self._backends:
                 self._backends[name] = _CopiedHistories(self._readings())
-                self._served.setdefault(name, self._amounts())
         for name in nodes:
             if name not in self._nodes:
                 self._nodes[name] = _CopiedHistories(self._readings())
-
-    def _amounts(self) -> SlotColumn[float]:
-        return self.grid.column(0.0, add)
 
     def _states(self) -> SlotColumn[float | None]:
         return self.grid.column(None, _later_state)
@@ -349,14 +342,9 @@ class SweepCurves:
         """Record a request's time to first token in milliseconds; the token arrived at the time `at`."""
         self._ttft.add(self.grid.slot(at), (ttft_ms,))
 
-    def add_tokens(self, received: TokenBin, only: str | None) -> None:
-        """Record received tokens; `only` is the server that sent them if the answer names none."""
-        slot = self.grid.slot(received.at)
-        self._tps.add(slot, received.tokens)
-        name = received.served_by or only or UNNAMED
-        if name not in self._served:
-            self._served[name] = self._amounts()
-        self._served[name].add(slot, received.tokens)
+    def add_tokens(self, received: TokenBin) -> None:
+        """Record received tokens."""
+        self._tps.add(self.grid.slot(received.at), received.tokens)
 
     def sample(self, snapshot: Snapshot) -> None:
         """Copy the samples of watched backends and machines that arrived since the previous snapshot."""
@@ -383,11 +371,11 @@ class SweepCurves:
         """Return the mean tokens/s over the last `window_s` seconds; None before the first full time slot."""
         count = self.grid.slot(now - REPORT_DELAY_S)
         slots = max(1, min(count, round(window_s / self.grid.step_s)))
-        return known_mean(self._rates(self._tps, count)[-slots:])
+        return known_mean(self._rates(count)[-slots:])
 
-    def _rates(self, column: SlotColumn[float], count: int) -> Slots:
-        """Return the amount per second in each of the first `count` slots."""
-        return tuple(amount / self.grid.step_s for amount in column.slots(count))
+    def _rates(self, count: int) -> Slots:
+        """Return the tokens per second in each of the first `count` slots."""
+        return tuple(amount / self.grid.step_s for amount in self._tps.slots(count))
 
     def series(self, now: float) -> LiveSeries:
         """Return all curves up to `now`, without the time slot that is still incomplete."""
@@ -398,17 +386,15 @@ class SweepCurves:
             start_at=grid.start_at,
             step_s=grid.step_s,
             count=count,
-            tps=self._rates(self._tps, count),
+            tps=self._rates(count),
             in_flight=self._in_flight.slots(count, MOST_SLOTS),
             in_flight_now=self._flying,
             concurrency=self._concurrency.slots(count, MOST_SLOTS),
             ttft_ms=self._ttft.slots(count),
             ttft_p50_ms=self._p50.slots(count, MOST_SLOTS),
             backends=tuple(
-                BackendLine(
-                    name, self._rates(column, count), *_curves(self._backends.get(name), count, holds[0])
-                )
-                for name, column in self._served.items()
+                BackendLine(name, *_curves(backend, count, holds[0]))
+                for name, backend in self._backends.items()
             ),
             nodes=tuple(
                 NodeLine(name, *_curves(node, count, holds[1])) for name, node in self._nodes.items()
@@ -418,6 +404,6 @@ class SweepCurves:
         )
 
 
-def _curves(copied: _CopiedHistories | None, count: int, hold_slots: int) -> Iterator[Slots]:
+def _curves(copied: _CopiedHistories, count: int, hold_slots: int) -> Iterator[Slots]:
     """Yield the curves of a backend or machine, whose newest values stand for `hold_slots` more slots."""
-    return (_means(column.slots(count, hold_slots)) for column in (() if copied is None else copied.columns))
+    return (_means(column.slots(count, hold_slots)) for column in copied.columns)
