@@ -105,10 +105,6 @@ class Limits(Struct, frozen=True):
     requests_per_s: float = 50.0
     """Most requests per second from one client address."""
     request_burst: float = 100.0
-    connection_requests_per_s: float = 20.0
-    """Most requests per second on one connection. The number is lower than for an address, so that one
-    client cannot use up what other clients at the same address may send."""
-    connection_request_burst: float = 40.0
     check_s: float = 1.0
     """Seconds between checks whether clients are too slow."""
 
@@ -165,9 +161,6 @@ class ClientConnection(asyncio.Protocol):
         all."""
         self._bytes = 0
         self._refused = False
-        self._bucket = Bucket(
-            limits.connection_requests_per_s, limits.connection_request_burst, self.opened_at
-        )
 
     def set_opening_task(self, task: asyncio.Task[None]) -> None:
         """Store the task that opens the connection, so that `abort` can cancel a slow TLS handshake."""
@@ -178,15 +171,11 @@ class ClientConnection(asyncio.Protocol):
         """True once the connection is open, including the TLS handshake."""
         return self._transport is not None
 
-    def begin_request(self) -> bool:
-        """Record that a complete request arrived.
-
-        Return False if this connection exceeds its request rate.
-        """
+    def begin_request(self) -> None:
+        """Record that a complete request arrived."""
         self.busy = True
         self._request_since = None
         self._bytes = 0
-        return self._bucket.take(self._clock())
 
     def end_request(self) -> None:
         """Record that the response was passed to aiohttp.

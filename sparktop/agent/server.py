@@ -138,9 +138,9 @@ class WebServer:
         connection = self._gate.connection_of(request.protocol) if self._gate is not None else None
         if connection is None:  # the connection was closed while the request came in
             return text(503, "closing", close=True)
-        in_time = connection.begin_request()
+        connection.begin_request()
         try:
-            return await self._check_and_respond(request, connection, in_time=in_time)
+            return await self._check_and_respond(request, connection)
         except Exception:  # noqa: BLE001 - the one place that catches errors of every request
             _log.exception("a request could not be answered")
             return text(500, "an error in sparktop; its log has more", close=True)
@@ -148,11 +148,11 @@ class WebServer:
             connection.end_request()
 
     async def _check_and_respond(
-        self, request: web.BaseRequest, connection: ClientConnection, *, in_time: bool
+        self, request: web.BaseRequest, connection: ClientConnection
     ) -> web.StreamResponse:
         admitted = self.admits(request)
         # Clients without the token have a budget of their own, so that guessing it locks out no viewer.
-        in_time = self._rates.take((connection.peer, admitted)) and in_time
+        in_time = self._rates.take((connection.peer, admitted))
         path = request.rel_url.raw_path
         if (refused := _refusal(request, in_time=in_time, is_form=path in self.forms)) is not None:
             return refused
