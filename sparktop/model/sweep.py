@@ -107,8 +107,6 @@ class LimitLine(Struct, frozen=True):
     """True: `value` is a concurrency, so the line is vertical. False: it is a value of the metric."""
     concurrency: int | None = None
     """The only concurrency for which a value of the metric is limited; None: the limit holds for all."""
-    short: str = ""
-    """The limit in a few words, for a label beside the line."""
 
 
 class CurvePlot(Struct, frozen=True):

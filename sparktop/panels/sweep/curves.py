@@ -221,8 +221,6 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
         key=lambda at: (plot.lines[at].reference is None, sign * plot.lines[at].points[-1].value.mean),
     )
     _draw_curves(place, plot, worst_first)
-    for limit in plot.limits:
-        _label_limit(place, limit)
     names = _names_rows(plot, place, worst_first[::-1], beside) if beside else [[]] * plot_height
     parts = zip(_scale_rows(plot_height, place), grid.rows(), names, strict=True)
     roles = {NO_LAYER: "text", _LIMIT: "title", _MISSED: "bad"}
@@ -301,26 +299,6 @@ def _draw_limit(place: _PlotPlaces, limit: LimitLine) -> None:
             columns = range(max(0, middle - _AROUND), middle + _AROUND + 1)
         for column in columns:
             grid.put(column, grid.row_of(place.y(limit.value)), "┄", _LIMIT)
-
-
-def _label_limit(place: _PlotPlaces, limit: LimitLine) -> None:
-    """Write a limit's label into free cells at the end of its line, or in a row that touches the line.
-
-    Without such room the legend alone explains the line.
-    """
-    grid = place.grid
-    limit_row = grid.row_of(place.y(limit.value))
-    drawn = [column for column in range(grid.width) if grid.char_at(column, limit_row) == "┄"]
-    if not limit.short or limit.upright or not drawn:
-        return
-    for row, first_cell in ((limit_row, drawn[-1] + 1), (limit_row - 1, drawn[0]), (limit_row + 1, drawn[0])):
-        text = f" {limit.short} "
-        cells = range(first_cell, first_cell + cell_width(text))
-        in_grid = cells.stop <= grid.width and 0 <= row < grid.height
-        if in_grid and all(grid.is_empty(column, row) for column in cells):
-            for column, char in zip(cells, text.rstrip(), strict=False):
-                grid.put(column, row, char, _LIMIT)
-            return
 
 
 def _draw_interval(place: _PlotPlaces, point: CurvePoint, index: int) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import duration_words, range_words
@@ -26,7 +24,7 @@ from sparktop.panels.parts.figures import (
 )
 from sparktop.panels.parts.text import Row, fit_row, fit_rows, name_tab, row_width, side_by_side, tab
 from sparktop.panels.sweep.curves import has_one_level, least_plots_height, legend_rows, plots_rows
-from sparktop.panels.sweep.live import conversations_height, conversations_rows, letters, live_rows
+from sparktop.panels.sweep.live import letters, live_rows
 from sparktop.panels.sweep.table import (
     all_levels,
     capacity_rows,
@@ -508,15 +506,8 @@ def _picture_rows(view: SweepView, width: int, height: int, *, curves: bool) -> 
 
 
 def _load_rows(view: SweepView, width: int, height: int, *, curves: bool) -> list[Row]:
-    """Draw graphs or curves below a search, if there is one: of a few rows what each agent does."""
+    """Draw graphs or curves below a search, if there is one."""
     live, names = view.live, letters([target.name for target in view.targets])
-    doing = None if live is None else live.activities
-    if view.searches and live is not None and doing is not None and not view.status.over:
-        agents = conversations_height(doing, height)
-        if height - agents < _LEAST_GRAPHS:
-            return conversations_rows(doing, width, height)
-        graphs = live_rows(replace(live, activities=None), names, width, height - agents)
-        return [*graphs, *conversations_rows(doing, width, agents)]
     if view.searches and view.status.over and height < _LEAST_GRAPHS:
         return [[]] * height
     if live is not None and not (view.status.over and curves and view.plots):

@@ -62,8 +62,8 @@ from sparktop.sweep.view.words import Choice, choices, incomplete_words
 
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
-_LEAST_LEVELS, _USUAL_LEVELS = 3, 7
-"""Levels that a matrix has at least, and for which the table of prefill gives way to the others."""
+_LEAST_LEVELS = 3
+"""Levels that a matrix has at least."""
 _TABLE_LINES = 3
 """The heads of a table with the empty line before."""
 _LATENCIES = ("ttft_due_ms", "ttft_ms")
@@ -141,18 +141,19 @@ def _fitted(grids: Sequence[Grid], lines: int) -> tuple[list[Grid], list[str]]:
     """
     if not grids:
         return [], []
-    levels, lost = len(grids[0].rows), []
-    room, has_prefill = lines - _TABLE_LINES * len(grids), len(grids) == len(_FIGURES)
-    if has_prefill and room < 2 * min(levels, _USUAL_LEVELS) + _LEAST_LEVELS:
-        grids, lost, has_prefill = grids[::2], ["prefill"], False
-        room += _TABLE_LINES
-    of_prefill = max(_LEAST_LEVELS, min(levels, room - 2 * levels)) if has_prefill else 0
-    each = max(_LEAST_LEVELS, (room - of_prefill) // (2 if has_prefill else len(grids)))
-    if has_prefill and of_prefill < levels:
-        lost.append(f"{levels - of_prefill} level{'' if levels - of_prefill == 1 else 's'} of prefill")
-    if each < levels:
-        lost.append(f"{levels - each} level{'' if levels - each == 1 else 's'}")
-    sizes = [each, of_prefill, each] if has_prefill else [each] * len(grids)
+    levels = len(grids[0].rows)
+    least = min(levels, _LEAST_LEVELS)
+    room = lines - _TABLE_LINES * len(grids)
+    sizes, lost = [levels] * len(grids), []
+    if len(grids) == len(_FIGURES):
+        sizes[1] = min(levels, room - 2 * levels)
+        if sizes[1] < least:
+            grids, sizes, lost = grids[::2], sizes[::2], ["prefill"]
+            room += _TABLE_LINES
+    if len(grids) < len(_FIGURES):
+        sizes = [max(least, min(levels, room // len(grids)))] * len(grids)
+    for fewer, where in ((max(sizes) - min(sizes), " of prefill"), (levels - sizes[0], "")):
+        lost += [f"{fewer} level{'' if fewer == 1 else 's'}{where}"] if fewer else []
     thin = [
         replace(grid, rows=tuple(_evenly_spaced(grid.rows, size)))
         for grid, size in zip(grids, sizes, strict=True)

@@ -137,7 +137,7 @@ def comparison_sections(comparison: ComparisonResult, series: Sequence[Series]) 
         )
         for note in unlike
     ]
-    parts += _metric_tables(comparison, metrics, series)
+    parts += [Section(table=winners(comparison, metric, series)) for metric in metrics]
     parts += _versus_tables(comparison, series)
     if not metrics and len(series) > 1:
         words = "No two of them have a figure under the same concurrency: each has its own table."
@@ -160,20 +160,6 @@ def comparison_sections(comparison: ComparisonResult, series: Sequence[Series]) 
     if answers:
         parts.append(Section("Answer", paragraphs=(f"**{answers[0]}.**",)))
     return parts
-
-
-def _metric_tables(
-    comparison: ComparisonResult, metrics: Sequence[str], series: Sequence[Series]
-) -> Iterator[Section]:
-    """Yield the table of each of `metrics`, or a line in its place if one before has the same cells."""
-    titles: dict[tuple[object, ...], str] = {}
-    for metric in metrics:
-        grid, meaning = winners(comparison, metric, series), METRICS[metric]
-        same = titles.setdefault((grid.heads, grid.rows, meaning.unit, meaning.more_is_better), meaning.title)
-        if same == meaning.title:
-            yield Section(table=grid)
-        else:
-            yield Section(paragraphs=(f"{meaning.title}: the same figures as {same}.",))
 
 
 def _lone_metrics(

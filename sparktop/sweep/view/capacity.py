@@ -461,13 +461,14 @@ def _condition_value(condition: ConditionResult) -> Value | None:
 def _condition_plot(condition: ConditionResult, lines: tuple[CurveLine, ...]) -> CurvePlot:
     """Return the plot of a condition with its limit."""
     needed = f"{condition.needed_percent or 0.0:g} %"
-    title, _, short = condition_parts(condition)
+    title, _, limit_text = condition_parts(condition)
+    words = f"limit {limit_text} for {needed} of the requests"
     limit, unit, more = condition.limit, "tok/s" if condition.at_least else "ms", condition.at_least
     if condition.figure is None:
-        title, short = "Requests that met all limits", needed
+        title, words = "Requests that met all limits", f"limit {needed}"
         limit, unit, more = condition.needed_percent, "%", True
     metric = f"condition {condition.condition}"
-    line = LimitLine(metric, f"limit for {needed} of the requests", limit or 0.0, short=f"limit: {short}")
+    line = LimitLine(metric, words, limit or 0.0)
     return CurvePlot(
         metric,
         title,

@@ -152,8 +152,7 @@ def _roofline(result: SweepResult) -> Iterable[LimitLine]:
     for limit, names in by_limit.values():
         of_servers = f"{names_in_words(list(dict.fromkeys(names)))}: " if len(by_limit) > 1 else ""
         words = f"{of_servers}memory bandwidth allows one request {limit:.0f} tok/s"
-        short = f"{of_servers}one request: at most {limit:.0f}"
-        yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT, short=short)
+        yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT)
 
 
 def _slo_limits(result: SweepResult) -> Iterable[LimitLine]:
@@ -166,7 +165,7 @@ def _slo_limits(result: SweepResult) -> Iterable[LimitLine]:
         if metric is not None and metric.startswith("ttft"):
             metric = "ttft_ms"
         if condition is not None and metric in METRICS:
-            yield LimitLine(metric, f"wanted: {plain_words(text)}", condition.limit, short="wanted")
+            yield LimitLine(metric, f"wanted: {plain_words(text)}", condition.limit)
     for name, holds in slo.holds_to.items():
         for word, concurrency in (("from", holds.from_concurrency), ("to", holds.concurrency)):
             if concurrency is not None:

@@ -318,13 +318,13 @@ def test_a_post_has_each_level_in_forty_lines(count: int) -> None:
 
 def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
     """The first and the last level stay, and a line has how many are left out."""
-    levels = [simulated_level(one, 100, 4, 3) for one in (1, 2, 4, 5, 8, 10, 16, 32, 64, 128, 256)]
+    levels = [simulated_level(one, 100, 4, 3) for one in (1, 2, 3, 4, 5, 8, 10, 16, 32, 64, 128, 192, 256)]
     post = post_of(made_sweep(("fast", levels), ("slow", levels)))
     assert len(post.splitlines()) <= MOST_LINES
     rows = table(post)
     assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
     assert "\n- **Load:** " in post
-    assert "Left out here: 8 levels of prefill and 2 levels." in post
+    assert "Left out here: prefill and 1 level." in post
     assert "this post, once you saved it as post.md: `sparktop report last post.md`." in post
 
 
