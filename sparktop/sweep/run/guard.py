@@ -74,13 +74,11 @@ def guard_words(guard: GuardLimits, targets: Mapping[str, Sequence[str]], nodes:
     if guard.min_headroom_gib == 0 and guard.max_gpu_c == 0:
         return "no guard: it is switched off"
     watched_names = dict.fromkeys(name for names in targets.values() for name in names)
-    watched = list(nodes)
-    guarded_views = {view.name: view for view in watched if view.name in watched_names}
-    if not guarded_views and not watched:
-        return "no guard: no machine is watched"
+    guarded_views = [view for view in nodes if view.name in watched_names]
     guarded: dict[str, list[str]] = {}
     without: list[str] = []
-    for name, view in guarded_views.items():
+    for view in guarded_views:
+        name = clean(view.name, 64)
         unified = view.sample is not None and view.sample.memory.unified is True
         min_gib, max_c = _limits(guard, unified=unified)
         below = (
@@ -89,16 +87,13 @@ def guard_words(guard: GuardLimits, targets: Mapping[str, Sequence[str]], nodes:
         above = [f"with a GPU above {max_c:g} °C"] if max_c is not None else []
         words = " or ".join(below + above)
         if view.sample is None:
-            without.append(f"{clean(name, 64)} (does not answer)")
+            without.append(f"{name} (does not answer)")
         elif not words:
-            without.append(f"{clean(name, 64)} (no memory shared with a GPU, no temperature limit set)")
+            without.append(f"{name} (no memory shared with a GPU, no temperature limit set)")
         else:
-            guarded.setdefault(words, []).append(clean(name, 64))
-    without += [
-        f"{clean(name, 64)} (none of its machines is watched)"
-        for name, machines in targets.items()
-        if not machines
-    ]
+            guarded.setdefault(words, []).append(name)
+    alone = (clean(name, 64) for name, machines in targets.items() if not machines)
+    without += [f"{name} (none of its machines is watched)" for name in alone]
     stops = "; ".join(f"{words} on {', '.join(names)}" for words, names in guarded.items())
     if not stops:
         return f"no guard of memory and temperature: {', '.join(without)}"

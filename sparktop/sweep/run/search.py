@@ -353,11 +353,6 @@ class CapacitySearch:
             return Verdict.HOLDS
         return Verdict.FAILS if chance >= _HIGH else Verdict.UNSURE
 
-    @property
-    def tried(self) -> tuple[float, ...]:
-        """All measured loads, in the order in which they were measured first."""
-        return tuple(self.judged)
-
     def next(self) -> Probe | None:
         """Return the next run to make; None at the end of the search."""
         is_over = self.made >= MOST_SEARCH_RUNS or (self._grid.is_rate and self._near >= _MOST_NEAR_RATES)

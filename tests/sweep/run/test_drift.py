@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -18,14 +16,12 @@ from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import (
     LevelResult,
     OpenLoopResult,
-    Rate,
     Requests,
     SweepResult,
     TargetResult,
     Validity,
 )
-from sparktop.sweep.run.capacity import pace_drift, rate_drift, times_apart, value_to_repeat
-from sparktop.sweep.run.search import next_step, top_of
+from sparktop.sweep.run.capacity import pace_drift, times_apart
 from sparktop.sweep.terms.definitions import DRIFT
 from sparktop.sweep.view.words import headline, rate_sentence
 from stage.sweep import RehearsedSweep
@@ -158,35 +154,3 @@ def test_a_rate_that_was_kept_up_with_once_is_not_certain(before: bool, after: b
     marks = (Validity(code=DRIFT, message=words),)
     target = TargetResult(name="a", url="", levels=(last.model_copy(update={"validity": marks}),))
     assert (rate_sentence(target) or "").endswith(f"; not certain: {words}")
-
-
-def made_level(concurrency: int, rng: random.Random, spread: float) -> LevelResult:
-    """Return a level of three runs whose rates saturate with concurrency and vary by `spread` (log scale)."""
-    rate = 100 * concurrency / (1 + concurrency / 8)
-    values = [rate * math.exp(rng.gauss(0, spread)) for _ in range(3)]
-    requests = Requests(ok=3 * concurrency)
-    return LevelResult(
-        concurrency=concurrency, pp=128, runs=3, requests=requests, decode_tps=Rate.of_runs(values)
-    )
-
-
-def climb_with(rng: random.Random, spread: float) -> str | None:
-    """Return what a climb says whose best level is repeated."""
-    levels = [made_level(one, rng, spread) for one in (1, 4)]
-    while (more := next_step(levels, 256, 0.01)[0]) is not None:
-        levels.append(made_level(more, rng, spread))
-    best = top_of(levels)
-    assert best is not None
-    held = {one.concurrency: one.concurrency <= best.concurrency for one in levels}
-    if value_to_repeat(held, best.concurrency, levels[-1].concurrency) is None:
-        return None
-    at = datetime(2026, 1, 1, 7, 6, tzinfo=UTC)
-    again = made_level(best.concurrency, rng, spread)
-    return rate_drift(best, again, times_apart(at, at + timedelta(minutes=3)))
-
-
-@pytest.mark.parametrize("spread", [0.01, 0.1])
-def test_a_steady_server_is_rarely_suspected(spread: float) -> None:
-    """Of 40 searches on a server whose rates vary by chance alone, at most one says that it changed."""
-    said = [climb_with(random.Random(seed), spread) for seed in range(40)]  # noqa: S311 - no secret
-    assert sum(one is not None for one in said) <= 1

@@ -481,7 +481,6 @@ def node(name: str, *, unified: bool | None = True, answers: bool = True) -> Nod
             f"guard: the sweep stops itself {USUAL} on a, b",
         ),
         (GuardLimits(0.0, 0.0), [node("a"), node("b")], "no guard: it is switched off"),
-        (GuardLimits(), [], "no guard: no machine is watched"),
         (
             GuardLimits(max_gpu_c=85.0),
             [node("a"), node("b", unified=False)],

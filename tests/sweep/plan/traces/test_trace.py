@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import tracemalloc
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -177,22 +175,6 @@ def test_too_many_requests_ask_for_a_part(tmp_path: Path, monkeypatch: pytest.Mo
     path = mooncake(tmp_path, 0, 1, 2, 3)
     with pytest.raises(TraceError, match="more than 3 requests: choose a part with --trace-range"):
         times(path)
-
-
-def test_a_file_is_streamed(tmp_path: Path) -> None:
-    """The first requests of a large file take little memory."""
-    path = tmp_path / "t.csv"
-    row = "2023-11-16 19:02:11.1200000,1312,44\n"
-    path.write_text(row * 20_000)  # 0.8 MB
-    tracemalloc.start()
-    try:
-        trace = iter(Trace(TraceChoice(str(path))))
-        assert len(list(islice(trace, 100))) == 100
-        for _ in trace:
-            pass
-        assert tracemalloc.get_traced_memory()[1] < 1 << 18
-    finally:
-        tracemalloc.stop()
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

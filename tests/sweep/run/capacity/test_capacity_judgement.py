@@ -197,9 +197,6 @@ def test_a_close_decision_is_repeated_until_it_is_certain_within_one() -> None:
     assert made[0] > 1.5 * made[1]
 
 
-RATE_CONDITIONS = parse_conditions("ttft_p90_ms=2000", LoadKind.RATE)
-
-
 def test_a_level_without_a_request_has_no_probability() -> None:
     """What other levels make likely is not a figure of its own."""
     search = CapacitySearch(Capacity(LoadKind.AGENTS, CONDITIONS))
