@@ -10,7 +10,7 @@ SparktopError
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 
 
 class SparktopError(Exception):
@@ -45,8 +45,14 @@ class OutputError(SparktopError):
 
 
 def did_you_mean(word: str, words: Iterable[str]) -> str:
-    """Return ": did you mean 'x'?" with the most similar of `words`; "" if none is similar to `word`."""
+    """Return ": did you mean 'x' or 'y'?" with the most similar of `words`; "" if none is similar to `word`.
+
+    Several are named if they are as similar. A number resembles no other number.
+    """
     by_lower = {candidate.lower(): candidate for candidate in words}
     # difflib's time grows quadratically, so the length is limited.
-    close = get_close_matches(word[:64].lower(), by_lower, n=1)
-    return f": did you mean '{by_lower[close[0]]}'?" if close else ""
+    lower = word[:64].lower()
+    close = [] if lower.isdecimal() else get_close_matches(lower, by_lower)
+    ratios = [SequenceMatcher(None, near, lower).ratio() for near in close]
+    names = [f"'{by_lower[near]}'" for near, ratio in zip(close, ratios, strict=True) if ratio == ratios[0]]
+    return f": did you mean {' or '.join(names)}?" if names else ""

@@ -84,6 +84,8 @@ WRONG = [
     ),
     ("--follow FILE", "--follow was removed: watch the servers while it runs"),
     ("swep", "did you mean 'sweep'"),
+    ("demo --scenario hang", "did you mean 'hang-b' or 'hang-a'?"),
+    ("replay x --speed 3", "there is no '3': choose from"),
     ("watch", "there is no command 'watch': did you mean 'sparktop TARGET'? A host of that name is written"),
     ("watcch", "did you mean 'sparktop TARGET'"),
     ("benchmrak a:8000", "did you mean 'sweep'"),

@@ -139,7 +139,10 @@ def run(arguments: argparse.Namespace) -> int:
     output = output_file(arguments.output)
     form = chosen_format(arguments.form, output, FORMATS, "txt")
     if arguments.stored is not None:
-        write_result(output, render(_stored_answer(arguments), form), is_markdown=form == "md")
+        answered = _stored_answer(arguments)
+        write_result(output, render(answered, form), is_markdown=form == "md")
+        if output is not None:
+            tell(answer_of(answered))
         return 0
     capacity = capacity_of(arguments)
     watch = configured_watch(arguments.config, os.environ) or Watch()
@@ -274,7 +277,18 @@ def _make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
 
     for line in plan_sentences(plan, datetime.now().astimezone()):
         tell(line)
-    return verdict(measure(plan, watch, form, output, render), plan)
+    result = measure(plan, watch, form, output, render)
+    code = verdict(result, plan)
+    if output is not None:  # else the answer was printed with its levels
+        tell(answer_of(result))
+    return code
+
+
+def answer_of(result: SweepResult) -> str:
+    """Return the answer of a search in a line."""
+    from sparktop.sweep.view.result import result_view  # late: as above
+
+    return result_view(result).headline or "nothing was measured"
 
 
 def render(result: SweepResult, form: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sparktop.commands.arguments import add_targets, add_timeout, program_path, seconds
 from sparktop.commands.output import tell, write_out
-from sparktop.errors import OutputError, UsageError
+from sparktop.errors import OutputError, UnreachableError, UsageError
 from sparktop.model.text import clean
 from sparktop.typed import whole_number
 
@@ -89,6 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     exit code: 1 if a checked recording is damaged or the end could not be recorded, else 0.
 
     Raises:
+        UnreachableError: nothing ever answered; the recording says so.
         SparktopError: an argument, the configuration file or a file cannot be used.
     """
     if arguments.systemd_unit:
@@ -100,6 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from sparktop.commands.choice import choose
+    from sparktop.commands.observation import why_nothing
     from sparktop.logfile import open_log
     from sparktop.recording.flight import flight_folder, incident_folder
     from sparktop.recording.session import record
@@ -111,12 +113,19 @@ def run(arguments: argparse.Namespace) -> int:
     open_log(os.environ)
     watch = choose(arguments, os.environ)
     incidents, limits = incident_folder(flight_folder(os.environ)), (arguments.seconds, arguments.max_bytes)
-    paths, problem = asyncio.run(record(watch, Path(arguments.output), tell, incidents, limits))
+    paths, problem, last = asyncio.run(record(watch, Path(arguments.output), tell, incidents, limits))
     if not paths:
         raise OutputError(f"{clean(arguments.output, 200)}: nothing was recorded: {problem or 'no reading'}")
     total = sum(path.stat().st_size for path in paths)
     names = ", ".join(clean(path, 200) for path in paths)
     tell(f"recorded {total / _KIB:,.0f} KiB in {names}")
+    never = [
+        view.failure is not None and view.age_s is None
+        for views in (last.backends, last.nodes, last.routers)
+        for view in views
+    ]
+    if all((*never, *(view.failure is not None and view.fleet is None for view in last.fleets))):
+        raise UnreachableError(why_nothing(last))
     return 0 if problem is None else 1
 
 

@@ -55,7 +55,14 @@ KEYS = (
         yields=True,
     ),
     Key("sort", ("o",), "o", "next_sort", "next sort order of backends and nodes", "sort"),
-    Key("zoom", ("z",), "z", "zoom", "selected or first panel on the full screen, and back", "zoom"),
+    Key(
+        "zoom",
+        ("z",),
+        "z",
+        "zoom",
+        "selected panel, else the top line's, on the full screen, and back",
+        "zoom",
+    ),
     Key("why", ("w",), "w", "why", "why this balance verdict: plots and figures; then its picture", "why"),
     Key("processes", ("P",), "P", "processes", "processes of a node (selected or first)", "processes"),
     Key(

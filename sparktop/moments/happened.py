@@ -120,8 +120,10 @@ class Moved(Struct, frozen=True):
     """The larger mean / the smaller one, where a mean below what is notable counts as that."""
     sentence: str = ""
     """The change in a sentence after the name; "" for its title."""
-    points: float | None = None
-    """Of a figure in percent, by how many percentage points it changed."""
+    difference: float | None = None
+    """After - before, of a figure that has no percent of its own."""
+    unit: str = ""
+    """Of `difference`: "points" of percent, or "°C"."""
 
     def words(self, subject: str) -> str:
         """Return the change as text; `subject` is the name of its server or machine, as it is to be shown."""
@@ -133,10 +135,10 @@ class Moved(Struct, frozen=True):
 
     @property
     def change(self) -> str:
-        """The change as text; that of a percentage in percentage points."""
-        if self.points is None:
+        """The change as text: percent of the mean before, or a difference of percentages or temperatures."""
+        if self.difference is None:
             return share_words(self.share)
-        return f"{signed(self.points, 0 if abs(self.points) >= _WHOLE_FROM else 1)} points"
+        return f"{signed(self.difference, 0 if abs(self.difference) >= _WHOLE_FROM else 1)} {self.unit}"
 
 
 def share_words(share: float) -> str:
@@ -249,8 +251,9 @@ def _moved(figure: Figure, name: str, before: Sequence[float], after: Sequence[f
     )
     texts = figure_text(figure, mean_before), figure_text(figure, mean_after)
     factor, sentence = larger / smaller if smaller else inf, _SENTENCES.get(figure.name, "")
-    points = difference if figure.unit == "%" else None
-    return [Moved(figure.title, name, *texts, difference / largest, factor, sentence, points)]
+    unit = {"%": "points", "°C": "°C"}.get(figure.unit, "")
+    apart = difference if unit else None
+    return [Moved(figure.title, name, *texts, difference / largest, factor, sentence, apart, unit)]
 
 
 def _lines_of_span(moment: Moment) -> list[Line]:

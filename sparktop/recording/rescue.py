@@ -95,8 +95,10 @@ class Checked(Struct):
         lines += map(_lost_span, self.lost[:_LISTED])
         if (more := len(self.lost) - _LISTED) > 0:
             lines.append(f"nothing could be read in {more} further spans")
-        if self.lost:
+        if any(edge is not None for edges in self.lost for edge in edges):
             lines.append("all outside of these times was read")
+        elif self.lost:
+            pass
         else:
             whole = "nothing is damaged" if self.size else "it is empty: nothing was written"
             lines.append(whole if self.is_whole else "all else was read")

@@ -35,6 +35,7 @@ from sparktop.watch.monitor import Monitor
 from sparktop.watch.reachable import reporting
 
 if TYPE_CHECKING:  # a start without a sweep needs none of it
+    from sparktop.model.snapshot import Snapshot
     from sparktop.model.sweep import SweepView
     from sparktop.recording.past import Band
 
@@ -240,11 +241,11 @@ async def record(
     report: Callable[[str], None],
     incidents: Path,
     limits: tuple[float | None, int | None] = (None, None),
-) -> tuple[list[Path], str | None]:
+) -> tuple[list[Path], str | None, Snapshot]:
     """Watch and record into `path` until Ctrl+C, SIGTERM or one of `limits`.
 
     `limits` are seconds, and bytes of all files. Return (the files that it wrote, why the end is missing;
-    None for a complete recording).
+    None for a complete recording, the last snapshot).
 
     After a day or a GiB a file with the next number begins beside it. The minutes around chosen alerts are
     saved in the folder `incidents`, too. `report` receives lines for the user; it is called in any thread.
@@ -314,7 +315,7 @@ async def record(
         undo()
     if recorder.problem is not None:
         report(f"the end was not recorded: {recorder.problem}")
-    return [path for path in written if _has_content(path)], recorder.problem
+    return [path for path in written if _has_content(path)], recorder.problem, store.snapshot()
 
 
 def _has_content(path: Path) -> bool:

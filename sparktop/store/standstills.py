@@ -191,8 +191,7 @@ class Standstills:
             alerts.clear(blocked_id, when, f"now {view.word.value}", timed=False)
             shown = track.view
             waiting = f", {shown.waiting:.0f} waiting" if shown.waiting else ""
-            message = f"{view.word.in_words} with {shown.running or 0:.0f} running{waiting}: "
-            message += f"no progress since {since.wall.astimezone():%H:%M:%S}" if since else "no progress"
+            message = f"{view.word.in_words} with {shown.running or 0:.0f} running{waiting}: no progress"
             message += f". {view.why[:1].upper()}{view.why[1:]}" if view.why else ""
             alerts.hold(stuck_id, _WORDS[view.word], key.name, message, view.evidence, when, since=since)
             return

@@ -10,12 +10,15 @@ import subprocess
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from sparktop.cli import main
 from sparktop.commands.record import unit
+from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.model.targets import Watch
 from sparktop.recording.player import Player, Recording
 
@@ -84,10 +87,13 @@ def test_a_recording_is_continued_only_on_request(
     from tests.recording.conftest import Made
 
     begun: list[Path] = []
+    failures: list[Failure] = []
 
-    async def record(_: Watch, path: Path, *__: object) -> tuple[list[Path], None]:
+    async def record(_: Watch, path: Path, *__: object) -> tuple[list[Path], None, Snapshot]:
         begun.append(path)
-        return [path], None
+        failure = failures.pop() if failures else None
+        nodes = (NodeView("n", "local", failure=failure),)
+        return [path], None, Snapshot(datetime.now(UTC), 0.0, 1.0, 2.0, nodes=nodes)
 
     monkeypatch.setattr("sparktop.recording.session.record", record)
     monkeypatch.chdir(tmp_path)
@@ -106,6 +112,9 @@ def test_a_recording_is_continued_only_on_request(
     Path("empty").touch()
     assert main(["record", "-o", "empty"]) == 0
     assert begun == [path, Path("empty")]
+    failures.append(Failure(FailureKind.REFUSED, "it refuses connections", 0.0))
+    assert main(["record", "-o", "empty"]) == 3, "nothing ever answered"
+    assert "nothing could be reached: n: it refuses connections" in capsys.readouterr().err
 
 
 @pytest.mark.process

@@ -154,13 +154,16 @@ async def test_a_url_of_the_configuration_is_its_entry() -> None:
 
 
 async def test_a_misspelt_name_of_the_configuration_is_suggested(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A word that is no host either names the configured one that is like it; others name none."""
+    """A word that is no host either names the configured one that is like it, others name all."""
 
     async def nothing(hosts: Sequence[str]) -> Found:
         return Found(notes=(f"{hosts[0]}: the host name does not resolve; is it right?",))
 
     monkeypatch.setattr(sweep_targets, "discover", nothing)
-    for word, end in (("porxy", r" \(did you mean 'proxy'\?\)$"), ("elsewhere", r"right\?$")):
+    for word, end in (
+        ("porxy", r" \(did you mean 'proxy'\?\)$"),
+        ("elsewhere", r"right\? \(configured: spark-a, spark-b, proxy\)$"),
+    ):
         with pytest.raises(UnreachableError, match=f"{word}: the host name does not resolve.*{end}"):
             await choose_targets([word], [], WATCH, None, {})
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sparktop.cli import main
 from sparktop.model.event import Event, Finding, Phase, Severity
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.figures import FIGURES
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, Loading, NodeView, Snapshot
@@ -20,6 +21,7 @@ from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.moments.happened import (
     PAGE_LINES,
+    _moved,
     compare_minutes,
     pivot,
     share_words,
@@ -372,13 +374,21 @@ def test_a_change_is_of_the_figure_before(before: float, after: float, words: st
     assert share_words((after - before) / max(before, after)) == words
 
 
-def test_a_percentage_changes_by_points() -> None:
-    """From 90 % to 50 % it loses 40 points: not 44 %."""
-    series = {
-        (NODE, "n", "gpu_percent"): [(at(240 + s).timestamp(), 90.0 - 40 * (s >= 60)) for s in range(120)]
-    }
-    (moved,), _ = compare_minutes(replace(moment(), series=series), at(300))
-    assert moved.change == "−40 points"
+@pytest.mark.parametrize(
+    ("name", "before", "after", "words"),
+    [
+        ("temperature_c", 43.9, 52.7, "+8.8 °C"),
+        ("gpu_percent", 89.5, 49.5, "−40 points"),
+        ("power_w", 20.0, 30.0, "+50 %"),
+    ],
+)
+def test_a_temperature_and_a_share_change_by_a_difference(
+    name: str, before: float, after: float, words: str
+) -> None:
+    """Percent of degrees Celsius or of percent say nothing."""
+    figure = next(figure for figure in FIGURES if figure.name == name)
+    (moved,) = _moved(figure, "a", [before, before + 0.01] * 30, [after, after - 0.01] * 30)
+    assert moved.change == words
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (100, 5), (5, 100), (0, 0)])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import pytest
@@ -130,9 +129,7 @@ def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
     watts = f"{still.power_w:.0f} W"
     begun, worse, ended = world.told("stuck")
     assert begun[:2] == (Phase.BEGIN, Severity.WARNING)
-    assert re.search(
-        r"may be stuck with 8 running, 3 waiting: no progress since \d\d:\d\d:\d\d\. GPU waits:", begun[2]
-    )
+    assert "may be stuck with 8 running, 3 waiting: no progress. GPU waits:" in begun[2]
     assert watts in begun[2]
     assert worse[:2] == (Phase.WORSE, Severity.CRITICAL)
     assert ended == (

@@ -114,8 +114,9 @@ async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list
             try:
                 return await _discover_places(parsed)
             except UnreachableError as error:
-                near = did_you_mean(word, [server.name for server in configured]).removeprefix(": ")
-                raise UnreachableError(f"{error} ({near})" if near else str(error)) from None
+                names = [server.name for server in configured]
+                near = did_you_mean(word, names).removeprefix(": ") or f"configured: {', '.join(names)}"
+                raise UnreachableError(f"{error} ({near})" if names else str(error)) from None
         if (note := shortened_message(word, parsed)) is not None:
             tell(note)
         target = next((server for server in configured if server.url == parsed.url), parsed)

@@ -855,7 +855,8 @@ class OverviewScreen(CanvasScreen):
         backends: tuple[BackendView, ...] = () if self.shown is None else self.shown.backends
         names = {backend.name for backend in backends}
         drawn = [panel.key for panel in self._drawn if panel.key.kind == "backend"]
-        keys: list[PanelKey | None] = [self.zoomed, self.selected, *(drawn if len(drawn) == 1 else ())]
+        alone = drawn if len(drawn) == 1 else ()
+        keys: list[PanelKey | None] = [self.zoomed, self.selected, self.in_header("backend"), *alone]
         for key in keys:
             if key is not None and key.kind == "backend" and key.name in names:
                 return key.name

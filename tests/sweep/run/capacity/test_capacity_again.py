@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from sparktop.cli import main
+from sparktop.commands.capacity import answer_of
 from sparktop.errors import UsageError
 from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
@@ -139,6 +140,7 @@ def test_the_answer_is_a_stored_level_and_says_between_which_it_lies() -> None:
     assert (answer.holds, answer.fails) == (4, 16)
     assert {one.value for one in answer.probes} == {1, 4, 16}
     text = capacity_text(found)
+    assert answer_of(found).startswith("a: "), "what a file as output leaves to say on the terminal"
     assert text.startswith("by the levels of 20")
     assert "nothing was sent: first token p90 ≤ 1.5 s\na: 4 requests at once hold; 16 fail: p90 TTFT " in text
     assert "unknown between 4 and 16: no stored level lies there" in text
