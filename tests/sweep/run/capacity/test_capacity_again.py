@@ -140,7 +140,7 @@ def test_the_answer_is_a_stored_level_and_says_between_which_it_lies() -> None:
     assert (answer.holds, answer.fails) == (4, 16)
     assert {one.value for one in answer.probes} == {1, 4, 16}
     text = capacity_text(found)
-    assert answer_of(found).startswith("4 requests at once hold"), "what a file as output leaves to say on the terminal"
+    assert answer_of(found).startswith("4 requests at once hold"), "it is said beside a file"
     assert text.startswith("by the levels of 20")
     assert "nothing was sent: first token p90 ≤ 1.5 s\na: 4 requests at once hold; 16 fail: p90 TTFT " in text
     assert "unknown between 4 and 16: no stored level lies there" in text
@@ -186,7 +186,7 @@ def test_a_level_that_is_not_trustworthy_is_left_out_with_its_reason() -> None:
         answer_from_levels(result_of(LoadKind.CONCURRENCY, *lost), asked("ttft_p90_ms=1500"))
     )
     assert "a: unknown: no level can be judged" in text
-    assert "left out 1: its single requests are not stored" in text
+    assert "left out c = 1: its single requests are not stored" in text
 
 
 def test_a_late_first_token_leaves_limits_on_streams_as_they_are() -> None:
