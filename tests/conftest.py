@@ -47,7 +47,7 @@ FORBIDDEN_EVENTS = frozenset(
 """Audit events of the interpreter; an event loop's own pair of sockets raises none of them."""
 LONGEST_WAIT_S = 0.1
 _ASKED_AGAIN_S = 5.0
-SERVING = frozenset({"bench", "certificate", "make_shim", "serve", "server", "start_agent", "start_server"})
+SERVING = frozenset({"bench", "certificate", "serve", "server", "shim", "start_agent", "start_server"})
 """Fixtures that serve or start a helper: a test that asks for one is marked by that."""
 SCREENS = Path(__file__).parent / "ui"
 FIRST_FILES = (

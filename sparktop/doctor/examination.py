@@ -23,7 +23,7 @@ from sparktop.model.node import NodeIdentity, NodeSample, Workloads
 from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.sources.source import Reading, Source
 from sparktop.watch.discovery import Found, discover
-from sparktop.watch.listed import read_settled, read_sparkrun
+from sparktop.watch.listed import read_lists, read_sparkrun
 
 _AT_ONCE = 16
 """Most servers that are checked at the same time, so that checking a hundred servers does not look like an
@@ -224,7 +224,6 @@ _MOST_LISTED = 32
 async def read_listed(
     watch: Watch,
     home: Path | None = None,
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> tuple[list[Check], list[BackendTarget], list[NodeTarget]]:
     """Read the files that `watch` names; `home` is the home directory, for sparkrun's.
 
@@ -242,7 +241,7 @@ async def read_listed(
         servers.extend(backends[:_MOST_LISTED])
 
     if watch.target_files:
-        add_source("target files", *await read_settled(watch.target_files, sleep))
+        add_source("target files", *await asyncio.to_thread(read_lists, watch.target_files))
     if watch.sparkrun:
         listed = await asyncio.to_thread(read_sparkrun, home or Path.home())
         add_source("sparkrun", listed.backends, listed.problems)

@@ -463,8 +463,8 @@ _NEAR = 0.10
 memory."""
 _UNIFIED_AGAIN_S = 30.0
 """Seconds between two memory queries to a GPU that uses the machine's memory: the result is not shown."""
-_VERSION_1, _VERSION_2, _MEMORY_CLOCK = "memory v1", "memory v2", "memory clock"
-"""Keys of fields that are read with the same function."""
+_MEMORY, _MEMORY_CLOCK = "nvmlDeviceGetMemoryInfo", "memory clock"
+"""A function, and the key of a field that is read with the same function as another."""
 
 
 def _gib_text(size_bytes: int) -> str:
@@ -486,14 +486,8 @@ class GpuMemory(Struct, frozen=True):
 
 def ask_memory(gpu: Gpu) -> Any:  # noqa: ANN401 - the library's own structure
     """Return NVML's structure with `total` and `used` bytes of a GPU or MIG instance; None on an error."""
-    version = gpu.nvml.constant("nvmlMemory_v2")
-    answer = None
-    if version is not None:
-        answer = gpu.ask("nvmlDeviceGetMemoryInfo", version, key=_VERSION_2)
-    # Version 1 counts what the driver reserves as used: only for drivers without version 2.
-    if answer is None and (version is None or gpu.is_unknown(_VERSION_2)):
-        answer = gpu.ask("nvmlDeviceGetMemoryInfo", key=_VERSION_1)
-    return answer
+    # Version 1 counts what the driver reserves as used.
+    return gpu.ask(_MEMORY, gpu.nvml.constant("nvmlMemory_v2"))
 
 
 class GpuMemoryReader:
@@ -526,7 +520,7 @@ class GpuMemoryReader:
         answer = ask_memory(self._gpu)
         if answer is None:
             # A transient error does not reveal the kind of memory; a memory clock does.
-            unsupported = self._gpu.says_unsupported(_VERSION_1)
+            unsupported = self._gpu.says_unsupported(_MEMORY)
             if self._unified is None or unsupported:
                 self._decide_unified(fits_unified=unsupported)
             return GpuMemory(self._unified)
@@ -928,13 +922,8 @@ def _slowdown_c(gpu: Gpu) -> float | None:
 
 
 def _throttle_reasons(gpu: Gpu) -> tuple[str, ...] | None:
-    """Return the names of the active throttle reasons; None when the driver does not report them.
-
-    Drivers before 535 have NVML's function under an older name.
-    """
+    """Return the names of the active throttle reasons; None when the driver does not report them."""
     bits = gpu.ask("nvmlDeviceGetCurrentClocksEventReasons")
-    if bits is None:
-        bits = gpu.ask("nvmlDeviceGetCurrentClocksThrottleReasons")
     return None if bits is None else reason_words(int(bits))
 
 

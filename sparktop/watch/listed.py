@@ -43,41 +43,23 @@ _AT_ONCE = 16
 """Servers that are probed at a time."""
 _DEADLINE_S = 3.0
 """Seconds that a probe may take."""
-_SETTLED_S = 2.0
-"""When a file that is being rewritten is whole again."""
 _NAME = 64
 """Most characters of a name."""
 _WILDCARD = re.compile(r"[*?[]")
 """What makes a path a pattern."""
 _YAML = frozenset({".yml", ".yaml"})
-_NO_JSON_TEXT, _NO_YAML_TEXT = "not valid JSON", "not valid YAML"
-_NO_LIST = "no list of targets, as file_sd has"
-_HALF_WRITTEN = frozenset({_NO_JSON_TEXT, _NO_YAML_TEXT, _NO_LIST})
-"""What is found wrong with a file that is being rewritten: half of a YAML file may be valid YAML."""
 NO_YAML = "YAML needs PyYAML: install sparktop with the extra sparkrun, or PyYAML beside it"
 
 
-async def read_settled(
-    patterns: Sequence[str], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-) -> tuple[list[BackendTarget], list[str]]:
+def read_lists(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str]]:
     """Return the servers in the files that match `patterns`, each once, and a message for each unusable file.
 
     At most `MOST_FILES` files of at most `MOST_BYTES` are read, and at most `MOST_TARGETS` servers returned;
-    a message says what is left out. Files are read a second time where one may be half written.
+    a message says what is left out.
     """
-    result, problems, half_written = await asyncio.to_thread(_read_lists, patterns)
-    if half_written:
-        await sleep(_SETTLED_S)
-        result, problems, _ = await asyncio.to_thread(_read_lists, patterns)
-    return result, problems
-
-
-def _read_lists(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str], bool]:
-    """Return the servers, the messages, and whether a file may be half written."""
     result: dict[str, BackendTarget] = {}
     urls: set[str] = set()
     problems: list[str] = []
-    half_written = False
     paths: dict[Path, None] = {}
     for pattern in patterns:
         matching = _matching_paths(pattern)
@@ -90,7 +72,6 @@ def _read_lists(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str]
         groups = _read_groups(path)
         if isinstance(groups, str):
             problems.append(f"{clean(path, 120)}: cannot be used: {clean(groups, 120)}")
-            half_written |= groups in _HALF_WRITTEN
             continue
         for target in _targets_in(groups):
             urls.add(target.url)
@@ -98,7 +79,7 @@ def _read_lists(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str]
                 result.setdefault(target.url, target)
     if len(urls) > MOST_TARGETS:
         problems.append(f"{len(urls)} servers listed; the first {MOST_TARGETS} are used")
-    return list(result.values()), problems, half_written
+    return list(result.values()), problems
 
 
 def _matching_paths(pattern: str) -> list[Path]:
@@ -128,8 +109,8 @@ def _read_groups(path: Path) -> list[object] | str:
     except OSError as error:
         return reason_of(error)
     except (ValueError, RecursionError):
-        return _NO_YAML_TEXT if path.suffix in _YAML else _NO_JSON_TEXT
-    return groups if isinstance(groups, list) else _NO_LIST
+        return f"not valid {'YAML' if path.suffix in _YAML else 'JSON'}"
+    return groups if isinstance(groups, list) else "no list of targets, as file_sd has"
 
 
 def _load_yaml(body: bytes) -> object:
@@ -186,14 +167,13 @@ async def probe_files(
     ways: Ways,
     store: Store,
     watch: Callable[[Sequence[BackendTarget]], None],
-    sleep: Callable[[float], Awaitable[None]],
 ) -> None:
     """Read the files that match `patterns` once, and probe the servers that are not watched yet.
 
     `watch` is called with new servers that answer; a message about a file or its servers is an event.
     """
     note = partial(store.note, "target files")
-    listed, problems = await read_settled(patterns, sleep)
+    listed, problems = await asyncio.to_thread(read_lists, patterns)
     for problem in problems:
         note(problem)
     watched_urls = {target.url for target in store.targets()}
@@ -489,7 +469,7 @@ async def follow_listed(
 
     async def follow_files() -> None:
         while True:
-            await probe_files(watch.target_files, ways, store, lambda new: watch_backends(new, {}), sleep)
+            await probe_files(watch.target_files, ways, store, lambda new: watch_backends(new, {}))
             await sleep(AGAIN_S)
 
     works = [follow_files()] if watch.target_files else []

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,41 +65,16 @@ def spark_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def make_shim(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Shim]:
-    """Compile the shim with these options into a folder of its own."""
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Shim:
+    """Return the compiled shim, in a folder of its own."""
     compiler = shutil.which("cc")
     if compiler is None:
         reason = "no C compiler (cc): the driver's other side cannot be built"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-
-    def make(*options: str) -> Shim:
-        folder = tmp_path_factory.mktemp("shim")
-        library = str(folder / "libnvidia-ml.so.1")
-        command = [
-            compiler,
-            "-shared",
-            "-fPIC",
-            "-Wall",
-            "-Werror",
-            "-Wl,-soname,libnvidia-ml.so.1",
-            *options,
-        ]
-        command += ["-o", library, str(HERE / "libnvidia_ml.c")]
-        subprocess.run(command, check=True, timeout=50)  # noqa: S603 - our own source
-        return Shim(folder)
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def shim(make_shim: Callable[..., Shim]) -> Shim:
-    """Return the shim of a current driver."""
-    return make_shim()
-
-
-@pytest.fixture(scope="session")
-def old_shim(make_shim: Callable[..., Shim]) -> Shim:
-    """Return the shim of a driver without the functions that version 535 added."""
-    return make_shim("-DOLD_DRIVER")
+    folder = tmp_path_factory.mktemp("shim")
+    options = ("-shared", "-fPIC", "-Wall", "-Werror", "-Wl,-soname,libnvidia-ml.so.1")
+    command = [compiler, *options, "-o", str(folder / "libnvidia-ml.so.1"), str(HERE / "libnvidia_ml.c")]
+    subprocess.run(command, check=True, timeout=50)  # noqa: S603 - our own source
+    return Shim(folder)

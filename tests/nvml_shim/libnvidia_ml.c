@@ -6,8 +6,7 @@
  * is NOT_SUPPORTED. "- lost_after N": after N questions about devices every further one finds the GPU lost.
  * The file named by NVML_SHIM_LOG gets the name of each function that is called.
  *
- * Structures and numbers are those of NVIDIA's nvml.h. With OLD_DRIVER defined, functions are missing that
- * drivers before 535 do not have.
+ * Structures and numbers are those of NVIDIA's nvml.h.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -19,7 +18,6 @@ enum { MAX_GPUS = 16, MAX_SLICES = 8, ANSWER = 4096, LINE = 8192 };
 
 typedef struct { char place[16]; } Device;
 typedef struct { unsigned gpu, memory; } Utilization;
-typedef struct { unsigned long long total, free, used; } Memory;
 typedef struct { unsigned version; unsigned long long total, reserved, free, used; } MemoryV2;
 typedef struct { unsigned version; int margin; } Margin;
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } Process;
@@ -30,10 +28,6 @@ typedef struct {
     int result;
     union { double d; unsigned long long ull; } value;
 } FieldValue;
-typedef struct {
-    unsigned multiprocessors, copy_engines, decoders, encoders, jpeg, ofa, gpu_slices, compute_slices;
-    unsigned long long memory_mb;
-} Attributes;
 
 static Device devices[MAX_GPUS][MAX_SLICES + 1];
 static long device_questions;
@@ -173,7 +167,7 @@ int nvmlDeviceGetUUID(Device *device, char *text, unsigned length) {
     return ask_text(device->place, __func__, text, length);
 }
 
-/* Both versions of the question share an answer, "TOTAL USED", which stands under the first one's name. */
+/* "TOTAL USED" stands under the name of the first version. */
 static int ask_memory(const char *place, const char *function, unsigned long long *total, unsigned long long *used) {
     char answer[ANSWER];
     int result = ask(place, function, answer);
@@ -184,13 +178,6 @@ static int ask_memory(const char *place, const char *function, unsigned long lon
     return result;
 }
 
-int nvmlDeviceGetMemoryInfo(Device *device, Memory *memory) {
-    int result = ask_memory(device->place, __func__, &memory->total, &memory->used);
-    memory->free = result == SUCCESS ? memory->total - memory->used : 0;
-    return result;
-}
-
-#ifndef OLD_DRIVER
 int nvmlDeviceGetMemoryInfo_v2(Device *device, MemoryV2 *memory) {
     int result = ask_memory(device->place, __func__, &memory->total, &memory->used);
     memory->free = result == SUCCESS ? memory->total - memory->used : 0;
@@ -205,11 +192,6 @@ int nvmlDeviceGetMarginTemperature(Device *device, Margin *margin) {
 }
 
 int nvmlDeviceGetCurrentClocksEventReasons(Device *device, unsigned long long *bits) {
-    return ask_number(device->place, __func__, bits);
-}
-#endif
-
-int nvmlDeviceGetCurrentClocksThrottleReasons(Device *device, unsigned long long *bits) {
     return ask_number(device->place, __func__, bits);
 }
 
@@ -311,11 +293,9 @@ int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, unsigned *room, Proc
     return ask_processes(device->place, __func__, room, processes);
 }
 
-#ifndef OLD_DRIVER
 int nvmlDeviceGetGraphicsRunningProcesses_v3(Device *device, unsigned *room, Process *processes) {
     return ask_processes(device->place, __func__, room, processes);
 }
-#endif
 
 /* "CURRENT PENDING". */
 int nvmlDeviceGetMigMode(Device *device, unsigned *current, unsigned *pending) {
@@ -336,15 +316,4 @@ int nvmlDeviceGetGpuInstanceId(Device *device, unsigned *id) {
 
 int nvmlDeviceGetComputeInstanceId(Device *device, unsigned *id) {
     return ask_unsigned(device->place, __func__, id);
-}
-
-/* "GPU_SLICES COMPUTE_SLICES MEMORY_MB". */
-int nvmlDeviceGetAttributes_v2(Device *device, Attributes *attributes) {
-    char answer[ANSWER];
-    int result = ask(device->place, __func__, answer);
-    memset(attributes, 0, sizeof *attributes);
-    if (result == SUCCESS && sscanf(answer, "%u %u %llu", &attributes->gpu_slices, &attributes->compute_slices,
-                                    &attributes->memory_mb) != 3)
-        return NOT_SUPPORTED;
-    return result;
 }

@@ -110,17 +110,6 @@ def test_a_library_without_a_gpu_is_one_honest_line(read: Read, name: str, note:
     assert note in found["detail"]
 
 
-def test_an_old_driver_is_read_by_the_calls_that_it_has(old_shim: Shim, spark_root: Path) -> None:
-    """A driver before 535 is read by its older calls."""
-    found = old_shim.read(spark_root, {"h200": steps(states.h200), "gb10": steps(states.gb10)})
-    (gpu,) = found["h200"][-1]["gpus"]
-    assert (gpu["memory_total_bytes"], gpu["throttle_reasons"]) == (141 * GIB, [])
-    assert (gpu["limit_margin_c"], gpu["slowdown_c"]) == (None, 87.0)
-    assert [one["pid"] for one in gpu["processes"]] == [4242]
-    assert found["gb10"][-1]["unified"] is True
-    assert found["gb10"][-1]["gpus"][0]["throttle_reasons"] == ["software power cap"]
-
-
 @pytest.mark.outside
 def test_a_library_that_is_none_is_no_driver(tmp_path: Path, spark_root: Path) -> None:
     """An empty library file counts as no driver."""

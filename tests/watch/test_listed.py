@@ -19,14 +19,10 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.sources.source import Reading
 from sparktop.store import Store
-from sparktop.watch.listed import follow_sparkrun, probe_files, read_settled, read_sparkrun
+from sparktop.watch.listed import follow_sparkrun, probe_files, read_lists, read_sparkrun
 from sparktop.watch.ways import Ways
 
 PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
-
-
-async def no_wait(_: float) -> None:
-    """Wait for nothing."""
 
 
 def written(folder: Path, name: str, content: object) -> str:
@@ -35,12 +31,12 @@ def written(folder: Path, name: str, content: object) -> str:
     return str(folder / name)
 
 
-async def test_targets_have_addresses_and_groups(tmp_path: Path) -> None:
+def test_targets_have_addresses_and_groups(tmp_path: Path) -> None:
     """Labels with __ set scheme and path, the model sets the group; in Ray's form too; no address repeats."""
     labels = {"__scheme__": "https", "__metrics_path__": "/x/metrics", "model_name": "m", "namespace": "n"}
     written(tmp_path, "a.json", [{"targets": ["h:1", "h:1", "h:2"], "labels": labels}])
     written(tmp_path, "ray.json", [{"labels": {"job": "ray"}, "targets": ["10.0.0.1:8080"]}])
-    found, problems = await read_settled([str(tmp_path / "*.json")])
+    found, problems = read_lists([str(tmp_path / "*.json")])
     assert problems == []
     assert sorted((one.name, one.url, one.group) for one in found) == [
         ("10.0.0.1:8080", "http://10.0.0.1:8080", None),
@@ -49,7 +45,7 @@ async def test_targets_have_addresses_and_groups(tmp_path: Path) -> None:
     ]
 
 
-async def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
+def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
     """A pipe without a writer is not waited for; a missing file is named, missing matches are not."""
     os.mkfifo(tmp_path / "pipe.json")
     (tmp_path / "folder.json").mkdir()
@@ -57,7 +53,7 @@ async def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
     written(tmp_path, "large.json", " " * (1 << 20) + "[]")
     written(tmp_path, "object.json", {"targets": []})
     patterns = [str(tmp_path / name) for name in ("*.json", "*.yml", "none.json")]
-    found, problems = await read_settled(patterns, no_wait)
+    found, problems = read_lists(patterns)
     assert found == []
     assert sorted(problem.removeprefix(f"{tmp_path}/") for problem in problems) == [
         "folder.json: cannot be used: not a regular file",
@@ -81,23 +77,23 @@ async def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
         "[" * 100_000,
     ],
 )
-async def test_bad_files_are_one_line_or_nothing(tmp_path: Path, content: object) -> None:
+def test_bad_files_are_one_line_or_nothing(tmp_path: Path, content: object) -> None:
     """They give no server, and no error beyond a printable message."""
-    found, problems = await read_settled([written(tmp_path, "a.json", content)], no_wait)
+    found, problems = read_lists([written(tmp_path, "a.json", content)])
     assert found == []
     assert all(problem.isprintable() for problem in problems)
 
 
-async def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many servers, too large a file, a file that is gone."""
     monkeypatch.setattr(listed_files, "MOST_TARGETS", 3)
     path = written(tmp_path, "a.json", [{"targets": [f"h:{number}" for number in range(1, 9)]}])
-    found, problems = await read_settled([path])
+    found, problems = read_lists([path])
     assert [one.name for one in found] == ["h:1", "h:2", "h:3"]
     assert problems == ["8 servers listed; the first 3 are used"]
     monkeypatch.setattr(listed_files, "MOST_BYTES", 10)
-    assert (await read_settled([path]))[1][0].endswith("cannot be used: larger than 0 MiB")
-    assert await read_settled([str(tmp_path / "gone*.json")]) == ([], [])
+    assert read_lists([path])[1][0].endswith("cannot be used: larger than 0 MiB")
+    assert read_lists([str(tmp_path / "gone*.json")]) == ([], [])
 
 
 class Polled:
@@ -125,35 +121,12 @@ async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
     watched: list[BackendTarget] = []
 
     store = Store(Watch(backends=(BackendTarget("a", "http://a:1"),)))
-    look = partial(probe_files, [path], WAYS, store, watched.extend, no_wait)
+    look = partial(probe_files, [path], WAYS, store, watched.extend)
     await look()
     assert [(one.name, one.engine) for one in watched] == [("b:1", "vllm")]
     written(tmp_path, "a.json", [])
     await look()
     assert [event.message for event in store.snapshot().events] == [f"no servers in {path}"]
-
-
-@pytest.mark.parametrize("half", ["", '[{"targets": ["b:'])
-async def test_a_half_written_file_is_read_again(tmp_path: Path, half: str) -> None:
-    """After 2 s, once: what is whole then is watched without a message, and what is not is named."""
-    path = written(tmp_path, "a.json", half)
-    other = written(tmp_path, "b.json", [{"targets": ["c:1"]}])
-    waits: list[float] = []
-    watched: list[BackendTarget] = []
-    rewritten = [[{"targets": ["b:1"]}], half]
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-        written(tmp_path, "a.json", rewritten.pop(0))
-
-    store = Store(Watch())
-    look = partial(probe_files, [path, other], WAYS, store, watched.extend, sleep)
-    await look()
-    assert ([one.name for one in watched], store.snapshot().events, waits) == (["b:1", "c:1"], (), [2.0])
-    written(tmp_path, "a.json", half)
-    await look()
-    messages = [event.message for event in store.snapshot().events]
-    assert (messages, waits) == ([f"{path}: cannot be used: not valid JSON"], [2.0, 2.0])
 
 
 # Files of sparkrun: its clusters and jobs, what of them is watched, and that no key is ever shown.
