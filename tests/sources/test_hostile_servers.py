@@ -1,4 +1,4 @@
-"""Servers that answer badly: each is one clean line, from the socket to the screen; others go on.
+"""Servers that answer badly: each is one clean line; others go on.
 
 Servers behind TLS whose certificate a private authority signed: `tls_ca` of backends and routers.
 """
@@ -13,7 +13,6 @@ import ssl
 import struct
 import sys
 import tracemalloc
-import unicodedata
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -22,19 +21,10 @@ import pytest
 
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.snapshot import BackendState, Snapshot
-from sparktop.model.targets import BackendTarget, Watch
+from sparktop.model.targets import BackendTarget
 from sparktop.net.client import SharedSession
-from sparktop.panels.board.layout import Boxes
-from sparktop.panels.board.scene import Scene, flatten
-from sparktop.panels.board.view import Preset, View
-from sparktop.panels.parts.text import row_text, row_width
-from sparktop.report.json_snapshot import to_json
-from sparktop.report.text_snapshot import render
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.source import Reading
-from sparktop.store import Store
-from sparktop.watch.monitor import Monitor
 from sparktop.watch.scheduler import PollGroup
 from tests.sources.conftest import HEALTHY_PAGE, Handler, RawServer, Serve, answer
 from tests.sweep.stream_server import StreamServer
@@ -240,76 +230,6 @@ async def test_https_to_a_plain_port_says_http(serve: Serve) -> None:
     failure = await watch(BackendTarget("tested", f"https://127.0.0.1:{server.port}"), serve)
     assert failure.kind is FailureKind.TLS
     assert "http://" in failure.message
-
-
-# Hostile servers beside a healthy one, from the socket to the screen and the JSON.
-
-HEALTHY = HEALTHY_PAGE.decode()
-ANSWERS = {
-    "healthy": answer(HEALTHY.encode()),
-    "evil-name": answer(HEALTHY.replace("tiny", EVIL.replace("\x1b", "\\u001b")).encode()),
-    "evil-bytes": answer(HEALTHY.replace("tiny", EVIL).encode()),
-    "html": answer(f"<html><body>{EVIL}</body></html>".encode()),
-    "garbage": answer(bytes(range(256)) * 20),
-    "error": answer(f'{{"error": {{"message": "{EVIL}"}}}}'.encode(), "500 Internal Server Error"),
-    "locked": answer(b"", "401 Unauthorized"),
-    "moved": answer(b"", "302 Found", f"Location: http://[red]{'x' * 900}/"),
-    "numbers": answer(HEALTHY.replace("3.0", "NaN").replace("1200.0", "-7").encode()),
-    "twice": answer((HEALTHY + HEALTHY).encode()),
-}
-
-
-async def watched(servers: dict[str, RawServer]) -> Snapshot:
-    """Watch all servers until each of them has answered or failed, the healthy one twice."""
-    watch = Watch(
-        backends=tuple(s.target(name) for name, s in servers.items()), interval_s=0.25, timeout_s=2.0
-    )
-    store = Store(watch)
-    monitor = Monitor(watch, store)
-    await monitor.start()
-    try:
-        async with asyncio.timeout(20):
-            while True:
-                snapshot = store.snapshot()
-                views = {view.name: view for view in snapshot.backends}
-                settled = all(v.failure or v.age_s is not None for v in views.values())
-                if settled and views["healthy"].generation_tps is not None:
-                    return snapshot
-                await asyncio.sleep(0.05)
-    finally:
-        await monitor.stop()
-
-
-def printable(text: str) -> bool:
-    """Return whether no character of `text` can move a cursor or reverse a line."""
-    return all(unicodedata.category(char) not in {"Cc", "Cf", "Zl", "Zp"} for char in text)
-
-
-async def test_hostile_servers_cost_one_clean_line_each(serve: Serve) -> None:
-    """Each hostile server ends as one clean line on screen and in reports; the healthy one goes on."""
-    servers = {name: await serve(data) for name, data in (ANSWERS | {"silent": say_nothing}).items()}
-    snapshot = await watched(servers)
-    views = {view.name: view for view in snapshot.backends}
-    assert views["healthy"].running == 3.0
-    assert views["healthy"].state is BackendState.QUEUEING
-    assert views["silent"].failure is not None
-    for name in ("html", "garbage", "error", "locked", "moved"):
-        assert views[name].failure is not None, name
-    assert views["numbers"].running is None
-    for view in snapshot.backends:
-        if view.failure is not None:
-            assert printable(view.failure.message)
-            assert len(view.failure.message) <= 200
-    for preset in Preset:
-        scene = Scene(snapshot, 80, 22, View(preset=preset, boxes=Boxes(events=True)))
-        rows = flatten(scene.draw(), 80, scene.layout.height)
-        assert {row_width(row) for row in rows} == {80}
-        assert all(printable(row_text(row)) for row in rows)
-    report = json.loads(json.dumps(to_json(snapshot), allow_nan=False))
-    errors = {backend["name"]: backend["error"] for backend in report["backends"]}
-    assert all(error is None or "\n" not in error for error in errors.values())
-    assert errors["healthy"] is None
-    assert all(printable(line) for line in render(snapshot, 100).splitlines())
 
 
 PAGES = {

@@ -13,8 +13,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.demo.engine import LiveCores
@@ -204,36 +202,6 @@ def test_refusals_have_vllms_words(body: dict[str, object], words: str) -> None:
     assert error.body() == {
         "error": {"message": words, "type": "BadRequestError", "param": error.param, "code": 400}
     }
-
-
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 200) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=8,
-)
-KEYS = (
-    "prompt",
-    "messages",
-    "max_tokens",
-    "min_tokens",
-    "stream",
-    "stream_options",
-    "cache_salt",
-    "n",
-    "seed",
-)
-
-
-@given(body=st.dictionaries(st.sampled_from(KEYS), VALUES), chat=st.booleans())
-def test_any_object_is_read_or_refused(body: dict[str, object], *, chat: bool) -> None:
-    """Any JSON object is refused, or gives a request that fits into the model's context."""
-    try:
-        asked = read(json.dumps(body), chat=chat)
-    except RefusedError:
-        return
-    assert asked.max_tokens >= 1
-    assert asked.min_tokens <= asked.max_tokens
-    assert len(asked.prompt) + asked.max_tokens <= 100
 
 
 def running(cores: LiveCores) -> dict[str, float | None]:
