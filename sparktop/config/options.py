@@ -310,7 +310,7 @@ RECORDER = (
         "ask NCCL when stuck",
         _SWITCH,
         "Asks NCCL, without a key press, which rank of a stuck engine lags or is missing. A query can harm "
-        "a job of an old NCCL: below 2.27.3 it is never asked.",
+        "a job of an old NCCL: below 2.28.7 it is never asked.",
     ),
 )
 """What is kept in files and asked of NCCL."""

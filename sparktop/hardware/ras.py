@@ -1,7 +1,8 @@
 """Asks the RAS thread of NCCL on this machine about the ranks of a job, and reads its answers.
 
 A query can harm a job: NCCL 2.26.2 to 2.26.5 crash while a communicator starts, versions below 2.29.2 read
-wrong memory while a rank is missing. So versions below 2.27.3 are never asked, and nothing is ever polled.
+wrong memory while a rank is missing. So versions below 2.28.7, which write no JSON either, are never asked,
+and nothing is ever polled.
 """
 
 from __future__ import annotations
@@ -15,13 +16,11 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import entries, open_regular, read_bytes
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import (
-    ALL_OPERATIONS,
     Communicator,
     MissingRank,
     Rank,
@@ -178,232 +177,6 @@ def _text_or_none(value: object) -> str | None:
     return clean(value, 100) if isinstance(value, str) else None
 
 
-# Lines of the text answer. It names only communicators whose ranks differ, fail or are missing, and of their
-# ranks only those that are few: the others are counted.
-
-# "NCCL version 2.28.3 compiled with CUDA 13.0".
-_VERSION = re.compile(r"NCCL version (\S{1,60})(?: compiled with.*)?")
-# "Communicators... (0.01s)": how long the query took.
-_TOOK = re.compile(r"Communicators\.\.\. \((\d{1,6}(?:\.\d{1,6})?)s\)")
-_GROUP = re.compile(r"\s*(\d+)\s+(\d+)\s+\S+\s+\S+\s+(\d+)\s+\S+\s+([A-Z,]+)\s+([A-Z,]+)\s*")
-"""A row of the table of communicators: number of the group, communicators in it, ranks of each, status,
-errors."""
-# "#0-0 (a5b3…) INCOMPLETE": group, hash of the communicator, what is wrong with it.
-_HEADING = re.compile(r"#(\d+)-\d+ \(([0-9a-f]{1,16})\) (INCOMPLETE|ERROR|MISMATCH)")
-# "Communicator ranks have different AllReduce operation counts".
-_COUNTS_DIFFER = re.compile(r"\s+Communicator ranks have different (?:(\w{1,40}) )?operation counts")
-_PLACE = (
-    r"(?: -- (?:GPU (?P<gpu>\d+).{0,40}? managed by process (?P<pid>-?\d+) "
-    r"on node (?P<host>\S{1,100})|\[.*))?"
-)
-_LAUNCHED = r"(?:launched up to operation (?P<count>\d+)|not launched any operations)"
-_NUMBER = r"(?P<number>\d+)"
-"""Number of a rank, or of ranks."""
-# "Rank 3 has launched up to operation 87 …": below such a heading, and so on for the next patterns.
-_COUNT_OF_ONE = re.compile(rf"\s+Rank {_NUMBER} has {_LAUNCHED}{_PLACE}")
-_COUNT_OF_SEVERAL = re.compile(rf"\s+{_NUMBER} ranks have {_LAUNCHED}")
-_STATUS_OF_ONE = re.compile(rf"\s+Rank {_NUMBER} has status (?P<word>[A-Z]+){_PLACE}")
-_STATUS_OF_SEVERAL = re.compile(rf"\s+{_NUMBER} ranks have status (?P<word>[A-Z]+)")
-_RANK_ALONE = re.compile(rf"\s+Rank {_NUMBER}{_PLACE}")
-_ERROR_OF_ONE = re.compile(rf"\s+Rank {_NUMBER} reported [\w ]{{1,60}}?{_PLACE}")
-# "Process 1234 on node 10.0.0.2 managing GPU 0".
-_PROCESS = re.compile(r"\s+Process (\d+) on node (\S{1,100}) managing GPU")
-# "Encountered 2 communication timeouts".
-_TIMEOUTS = re.compile(r"\s+Encountered (\d+) communication timeout")
-_WORDS = {
-    "RUNNING": RankStatus.RUNNING,
-    "INIT": RankStatus.STARTING,
-    "FINALIZE": RankStatus.STOPPING,
-    "ABORT": RankStatus.STOPPING,
-}
-
-
-class _Group(Struct):
-    """A row of the table of communicators."""
-
-    comms: int
-    size: int
-    status: RankStatus
-    errors: str
-
-
-class _OpenCommunicator(Struct):
-    """A communicator that is being read."""
-
-    group: int
-    ranks: dict[int, Rank] = field(default_factory=dict)
-    unnamed: list[Rank] = field(default_factory=list)
-    missing: dict[int, MissingRank] = field(default_factory=dict)
-
-
-class _TextReader:
-    """The state while the lines of an answer are read in their order."""
-
-    def __init__(self) -> None:
-        self.version: str | None = None
-        self.took_s: float | None = None
-        self.timeouts = 0
-        self.groups: dict[int, _Group] = {}
-        self.found: dict[str, _OpenCommunicator] = {}
-        self.dead: set[tuple[str | None, int | None]] = set()
-        self.ended = False
-        """Whether the last section of the answer, its warnings, was seen."""
-        self._open: _OpenCommunicator | None = None
-        self._part = ""
-        """The kind of block that is being read: INCOMPLETE, ERROR, MISMATCH, DEAD or ""."""
-        self._operation = ALL_OPERATIONS
-        self._shared: tuple[int, int] | None = None
-        """(number of ranks, count) of the group of ranks whose names may follow; None outside of one."""
-
-    def read_line(self, line: str) -> None:
-        """Read one line."""
-        if not line.strip():
-            self._open, self._part, self._shared = None, "", None
-            return
-        heading = _HEADING.fullmatch(line)
-        if heading:
-            if len(self.found) < MOST_COMMUNICATORS:
-                comm = _OpenCommunicator(int(heading[1]))
-                self._open = self.found.setdefault(plain_hash(heading[2]), comm)
-                self._part = heading[3]
-        elif line == "DEAD":
-            self._part = "DEAD"
-        elif line == "Warnings":
-            self.ended = True
-        elif self._open is not None:
-            self._read_detail(line, self._open)
-        else:
-            self._read_summary(line)
-
-    def _read_summary(self, line: str) -> None:
-        if match := _VERSION.match(line):
-            self.version = clean(match[1], 60)
-        elif match := _TOOK.match(line):
-            self.took_s = float(match[1])
-        elif match := _GROUP.match(line):
-            words = match[4].split(",")
-            status = RankStatus.RUNNING if words == ["RUNNING"] else RankStatus.STARTING
-            if not {"FINALIZE", "ABORT"}.isdisjoint(words):
-                status = RankStatus.STOPPING
-            self.groups[int(match[1])] = _Group(min(int(match[2]), 10**6), int(match[3]), status, match[5])
-        elif match := _TIMEOUTS.match(line):
-            self.timeouts = int(match[1])
-        elif self._part == "DEAD" and (match := _PROCESS.match(line)):
-            self.dead.add((host_or_none(match[2]), int(match[1])))
-
-    def _read_detail(self, line: str, comm: _OpenCommunicator) -> None:
-        """Read a line about the ranks of a communicator; `_RANK_ALONE` comes last: it matches most others.
-
-        "N ranks have launched …" counts ranks, of which the next lines may name some (`_shared`).
-        """
-        if len(comm.ranks) + len(comm.missing) > MOST_RANKS:
-            return
-        if different := _COUNTS_DIFFER.match(line):
-            self._operation, self._shared = different[1] or ALL_OPERATIONS, None
-        elif match := _COUNT_OF_ONE.match(line):
-            self._set_count(comm, match, int(match["count"] or 0))
-        elif match := _COUNT_OF_SEVERAL.match(line):
-            self._shared = (int(match["number"]), int(match["count"] or 0))
-            comm.unnamed.append(Rank(None, counts={self._operation: self._shared[1]}, many=self._shared[0]))
-        elif match := _STATUS_OF_ONE.match(line):
-            rank = replace(_rank_of(comm, match), status=_WORDS.get(match["word"], RankStatus.FAILED))
-            comm.ranks[int(match["number"])] = rank
-        elif match := _STATUS_OF_SEVERAL.match(line):
-            status = _WORDS.get(match["word"], RankStatus.FAILED)
-            comm.unnamed.append(Rank(None, status=status, many=int(match["number"])))
-        elif match := _ERROR_OF_ONE.match(line):
-            comm.ranks[int(match["number"])] = replace(_rank_of(comm, match), error=-1)
-        elif match := _RANK_ALONE.match(line):
-            self._read_named_rank(comm, match)
-
-    def _read_named_rank(self, comm: _OpenCommunicator, match: re.Match[str]) -> None:
-        """Read a rank without a figure: a missing one, or one of the ranks that were counted before."""
-        if self._part == "INCOMPLETE":
-            number, host = int(match["number"]), host_or_none(match["host"])
-            pid, gpu = _number_or_none(match["pid"]), _number_or_none(match["gpu"])
-            comm.missing[number] = MissingRank(number, host, pid, gpu)
-        elif self._shared is not None and comm.unnamed:
-            last = comm.unnamed[-1]
-            if last.many > 1:
-                comm.unnamed[-1] = replace(last, many=last.many - 1)
-            else:
-                comm.unnamed.pop()
-            self._set_count(comm, match, self._shared[1])
-
-    def _set_count(self, comm: _OpenCommunicator, match: re.Match[str], count: int) -> None:
-        rank = _rank_of(comm, match)
-        comm.ranks[int(match["number"])] = replace(rank, counts={**rank.counts, self._operation: count})
-
-
-def _rank_of(comm: _OpenCommunicator, match: re.Match[str]) -> Rank:
-    """Return the rank that a line names, as read so far."""
-    number, host = int(match["number"]), host_or_none(match["host"])
-    rank = comm.ranks.get(number)
-    return rank or Rank(number, host, _number_or_none(match["pid"]), _number_or_none(match["gpu"]))
-
-
-def _number_or_none(text: str | None) -> int | None:
-    """Return a number that the text has, None where NCCL does not know it (-1)."""
-    return None if text is None else pid_or_none(int(text))
-
-
-def parse_text(text: str) -> RanksAnswer:
-    """Parse an answer in text form, which may have other lines before it.
-
-    Raises:
-        RanksError: this is not an answer of NCCL, or not a complete one.
-    """
-    reader = _TextReader()
-    for line in text.splitlines():
-        reader.read_line(line.rstrip()[:1024])
-    if reader.version is None:
-        raise RanksError("the answer is not NCCL's: it does not begin with a version")
-    if not reader.ended or not text.endswith("\n") or not _is_whole(reader):
-        raise RanksError("half an answer of NCCL: its text ends too early")
-    communicators = tuple(_communicator(name, comm, reader) for name, comm in reader.found.items())
-    # Communicators that start or shut down have an entry without a hash if they are not named.
-    in_details = {comm.group for comm in reader.found.values()}
-    unnamed = [
-        Communicator("", None, group.size, (Rank(None, status=group.status, many=max(1, group.size)),))
-        for number, group in reader.groups.items()
-        if number not in in_details and group.status is not RankStatus.RUNNING
-    ]
-    return RanksAnswer(
-        reader.version,
-        "text",
-        (*communicators, *unnamed),
-        max(0, sum(group.comms for group in reader.groups.values()) - len(communicators)),
-        reader.timeouts,
-        reader.took_s,
-    )
-
-
-def _is_whole(reader: _TextReader) -> bool:
-    """Return whether the details of all communicators whose ranks differ follow their row of the table."""
-    for number, group in reader.groups.items():
-        of_group = [comm for comm in reader.found.values() if comm.group == number]
-        if group.errors != "OK" and len(of_group) < min(group.comms, MOST_COMMUNICATORS):
-            return False
-        counted = (len(comm.ranks) + sum(rank.many for rank in comm.unnamed) for comm in of_group)
-        if group.errors == "MISMATCH" and group.size <= MOST_RANKS and any(n < group.size for n in counted):
-            return False
-    return True
-
-
-def _communicator(name: str, comm: _OpenCommunicator, reader: _TextReader) -> Communicator:
-    """Return a communicator that was read; ranks of one that starts or shuts down do so too."""
-    group = reader.groups.get(comm.group)
-    status = group.status if group is not None else RankStatus.RUNNING
-    ranks = [rank for _, rank in sorted(comm.ranks.items())] + comm.unnamed
-    if status is not RankStatus.RUNNING and all(rank.status is RankStatus.RUNNING for rank in ranks):
-        ranks = [replace(rank, status=status) for rank in ranks] or [Rank(None, status=status)]
-    missing = tuple(
-        replace(rank, dead=(rank.host, rank.pid) in reader.dead) for _, rank in sorted(comm.missing.items())
-    )
-    size = group.size if group is not None else sum(rank.many for rank in ranks) + len(missing)
-    return Communicator(name, None, size, tuple(ranks), missing)
-
-
 MOST_BYTES = 4 << 20
 """Most bytes of an answer: one rank of one communicator takes about 500 bytes of JSON."""
 _CONNECT_S = 2.0
@@ -450,7 +223,7 @@ async def query(address: Address, deadline_s: float) -> RanksAnswer:
 async def _exchange(address: Address, where: str) -> RanksAnswer:
     """Make one query, in lines of text over TCP.
 
-    `CLIENT PROTOCOL 2` shows that it is NCCL that listens, `SET FORMAT json` whether it writes JSON, and
+    `CLIENT PROTOCOL 2` shows that it is NCCL that listens, `SET FORMAT json` that it writes JSON, and
     `STATUS` asks for the report, after which NCCL closes the connection. Nothing is sent after `STATUS`, and
     the connection is not half-closed: either would make the RAS thread spin.
     """
@@ -458,9 +231,10 @@ async def _exchange(address: Address, where: str) -> RanksAnswer:
     try:
         if not (await _send_command(reader, writer, b"CLIENT PROTOCOL 2\n")).startswith(b"SERVER PROTOCOL"):
             raise RanksError("something else than NCCL listens there")
-        has_json = (await _send_command(reader, writer, b"SET FORMAT json\n")).strip() == b"OK"
+        if (await _send_command(reader, writer, b"SET FORMAT json\n")).strip() != b"OK":
+            raise QueryError(FailureKind.UNSUPPORTED, f"not asked: {where} writes no JSON: {_TOO_OLD}")
         await _send_command(reader, writer, b"TIMEOUT %d\n" % _GATHER_S)
-        writer.write(b"STATUS\n" if has_json else b"VERBOSE STATUS\n")
+        writer.write(b"STATUS\n")
         await writer.drain()
         body = bytearray()
         while chunk := await reader.read(1 << 16):
@@ -472,7 +246,7 @@ async def _exchange(address: Address, where: str) -> RanksAnswer:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
-    return parse_json(text) if has_json else parse_text(text)
+    return parse_json(text)
 
 
 async def _connect(address: Address, where: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -632,8 +406,9 @@ def _numbers_in(match: re.Match[str] | None) -> Version | None:
     return None if match is None else (int(match[1]), int(match[2]), int(match[3]))
 
 
-OLDEST: Version = (2, 27, 3)
-"""The oldest version that is asked."""
+OLDEST: Version = (2, 28, 7)
+"""The oldest version that is asked: the first that writes JSON."""
+_TOO_OLD = "NCCL 2.28.7 and newer are asked"
 SAFE: Version = (2, 29, 2)
 """The oldest version without a known fault in its answer."""
 DEADLINE_S = 12.0
@@ -669,8 +444,6 @@ class RasReader:
         self._clock = clock
         self._running: asyncio.Task[RanksReply | Failure] | None = None
         self._last: tuple[float, RanksReply | Failure] | None = None
-        self._refused: set[Address] = set()
-        """Addresses at which a version that must not be asked has answered."""
 
     async def ask(self) -> RanksReply | Failure:
         """Return the answer of NCCL, or a `Failure`; a request during a query gets the result of that query.
@@ -701,20 +474,18 @@ class RasReader:
         loaded = await asyncio.to_thread(loaded_nccl, self._root)
         versions = [version for version, _ in loaded if version is not None]
         if versions and min(versions) < OLDEST:
-            return self._too_old_failure(min(versions))
+            message = f"not asked: NCCL {_version_text(min(versions))} can crash when it is asked; {_TOO_OLD}"
+            return Failure(FailureKind.UNSUPPORTED, message, self._clock())
         end = self._clock() + DEADLINE_S
         addresses = self._addresses_to_try(loaded) if self._addresses is None else self._addresses
         for address in addresses:
-            if address in self._refused:
-                message = f"not asked: at {host_port(*address)} answers NCCL below {_version_text(OLDEST)}"
-                return Failure(FailureKind.UNSUPPORTED, message, self._clock())
             try:
                 answer = await query(address, max(0.1, end - self._clock()))
             except QueryError as error:
                 if error.kind is not FailureKind.REFUSED:
                     return Failure(error.kind, clean(error, 300), self._clock())
             else:
-                return self._judge_version(address, answer)
+                return RanksReply(answer, _warning(answer))
         why = (
             ", although it is loaded: is NCCL_RAS_ENABLE 0, or its network not the host's?"
             if loaded
@@ -729,22 +500,14 @@ class RasReader:
         by_variable = [address for variable in variables if variable for address in parse_address(variable)]
         return list(dict.fromkeys((*by_variable[:_MOST_ADDRESSES], *_LOCAL)))
 
-    def _judge_version(self, address: Address, answer: RanksAnswer) -> RanksReply | Failure:
-        """Return an answer with a remark on its version; refuse one that is too old, and its address."""
-        version = parse_version(answer.nccl)
-        if version is not None and version < OLDEST:
-            self._refused.add(address)
-            return self._too_old_failure(version)
-        warning = None
-        if version is None or version < SAFE:
-            which = "of an unknown version" if version is None else _version_text(version)
-            warning = f"NCCL {which}: below {_version_text(SAFE)} an answer about a missing rank can be wrong"
-        return RanksReply(answer, warning)
 
-    def _too_old_failure(self, version: Version) -> Failure:
-        least = f"{_version_text(OLDEST)} and newer are asked"
-        message = f"not asked: NCCL {_version_text(version)} can crash when it is asked; {least}"
-        return Failure(FailureKind.UNSUPPORTED, message, self._clock())
+def _warning(answer: RanksAnswer) -> str | None:
+    """Return a remark on the version that answered; None without one."""
+    version = parse_version(answer.nccl)
+    if version is not None and version >= SAFE:
+        return None
+    which = "of an unknown version" if version is None else _version_text(version)
+    return f"NCCL {which}: below {_version_text(SAFE)} an answer about a missing rank can be wrong"
 
 
 def parse_address(text: str) -> tuple[Address, ...]:

@@ -213,7 +213,7 @@ RANKS: Mapping[RanksWord, Explained] = {
     ),
     RanksWord.MISSING: Explained("a rank's process is gone or stopped", "look at its machine first"),
     RanksWord.FAILED: Explained(
-        "NCCL's port did not answer", "NCCL 2.27.3 or newer with RAS, on a watched machine"
+        "NCCL's port did not answer", "NCCL 2.28.7 or newer with RAS, on a watched machine"
     ),
     RanksWord.MOVING: Explained("counts move: a long step, or slow, but not stuck"),
     RanksWord.NO_VERDICT: Explained("equal counts prove nothing: NCCL counts none inside CUDA graphs"),

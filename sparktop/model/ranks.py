@@ -77,7 +77,7 @@ class RanksAnswer(Struct, frozen=True):
     nccl: str | None = None
     """NCCL's version."""
     form: str = "json"
-    """The format of the answer: "json" or "text"."""
+    """The format of the answer: "json", or "text" from agents before 2.0."""
     communicators: tuple[Communicator, ...] = ()
     unnamed: int = 0
     """Number of communicators that the text only counts, because all their ranks agree."""

@@ -71,7 +71,7 @@ _BALANCE_NOTES = (
     ("lead", "what the backend with clearly the most requests has"),
 )
 _RANK_NOTES = (
-    ("not asked", "while a server may be loading, and NCCL below 2.27.3: a query could end the job"),
+    ("not asked", "while a server may be loading, and NCCL below 2.28.7: a query could end the job"),
 )
 
 

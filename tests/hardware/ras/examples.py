@@ -1,4 +1,4 @@
-"""Answers of NCCL from tests/data/ras, as text and as values."""
+"""Answers of NCCL from tests/data/ras, as JSON and as values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from sparktop.model.ranks import RanksAnswer
 DATA = Path(__file__).resolve().parents[2] / "data" / "ras"
 
 
-def example(name: str, form: str = "json") -> str:
-    return (DATA / f"{name}.{form}").read_text(encoding="utf-8")
+def example(name: str) -> str:
+    return (DATA / f"{name}.json").read_text(encoding="utf-8")
 
 
 def answer(name: str, nccl: str = "2.30.7") -> RanksAnswer:

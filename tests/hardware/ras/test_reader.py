@@ -80,6 +80,23 @@ async def test_something_else_on_the_port_is_sent_nothing_more() -> None:
     assert lines == [b"CLIENT PROTOCOL 2\n", b""]
 
 
+async def test_a_version_without_json_is_not_asked() -> None:
+    """One whose version is not known is asked for nothing but JSON."""
+    lines: list[bytes] = []
+
+    async def talk(coming: asyncio.StreamReader, going: asyncio.StreamWriter) -> None:
+        while line := await coming.readline():
+            lines.append(line)
+            going.write(b"SERVER PROTOCOL 2\n" if len(lines) == 1 else b"ERROR: unknown command\n")
+        going.close()
+
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    async with server:
+        made = RasReader(root=NOTHING, addresses=[server.sockets[0].getsockname()[:2]])
+        assert (await failure_of(made)).kind is FailureKind.UNSUPPORTED
+    assert lines == [b"CLIENT PROTOCOL 2\n", b"SET FORMAT json\n"]
+
+
 async def test_nobody_listens() -> None:
     """If nothing listens, the failure says that there is no RAS thread."""
     made = RasReader(root=NOTHING, addresses=[("127.0.0.1", 1)])
@@ -98,7 +115,7 @@ def loads(root: Path, library: str, pid: int = 7, environment: bytes = b"", mark
     (process / "environ").write_bytes(environment)
 
 
-@pytest.mark.parametrize(("version", "mark"), [("2.24.3", ""), ("2.27.2", ""), ("2.26.2", " (deleted)")])
+@pytest.mark.parametrize(("version", "mark"), [("2.24.3", ""), ("2.28.6", ""), ("2.26.2", " (deleted)")])
 async def test_an_old_library_in_a_process_is_never_asked(tmp_path: Path, version: str, mark: str) -> None:
     """If a process has loaded an old NCCL, it is never queried, also where the file was replaced since."""
     loads(tmp_path, f"/usr/lib/libnccl.so.{version}", mark=mark)
