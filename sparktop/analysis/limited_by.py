@@ -484,7 +484,7 @@ def _fit_text(load: Load) -> str | None:
     if not load.kv_percent or not load.running:
         return None
     kv_percent_each = load.kv_percent / load.running
-    return f"a request takes {kv_percent_each:.1f} %: about {floor(100 / kv_percent_each)} of this length fit"
+    return f"a request takes {kv_percent_each:.1f} % on average: about {floor(100 / kv_percent_each)} fit"
 
 
 # Limits inside the engine's steps, and the client or router that sends too little.

@@ -61,7 +61,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=8, waiting=5, kv_percent=96.0),
         {"slots": 64},
         Is.KV,
-        "a request takes 12.0 %: about 8 of this length fit",
+        "a request takes 12.0 % on average: about 8 fit",
     ),
     "steps as long for 24 requests as for 8": (
         Served(swing=16),

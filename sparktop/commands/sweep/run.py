@@ -315,9 +315,5 @@ def _doubt_parts(level: LevelResult) -> list[str]:
     if level.requests.failed:
         parts.append(f"{level.requests.failed} of {level.requests.ended} failed")
     marks = marks_of(level)
-    if doubts := dict.fromkeys(mark.word for mark in marks if mark.doubt):
-        parts.append(f"{'warning' if len(doubts) == 1 else 'warnings'}: {', '.join(doubts)}")
-    if slow := [mark.word for mark in marks if mark.kind is MarkKind.SLOW]:
-        parts.append(f"why slow: {', '.join(slow)}")
-    parts += [f"note: {mark.word}" for mark in marks if mark.kind is MarkKind.NOTE]
-    return parts
+    words = {kind: dict.fromkeys(mark.word for mark in marks if mark.kind is kind) for kind in MarkKind}
+    return parts + [f"{kind.value}: {', '.join(of_kind)}" for kind, of_kind in words.items() if of_kind]

@@ -251,18 +251,16 @@ def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
     rows: list[Row] = []
     answer = (view.headline,) if view.status.over and view.headline is not None else ()
     end = (view.words,) if view.status.over and view.status is not SweepStatus.DONE else ()
-    for word, sentences, sign in (
-        ("end", end, "! "),
-        ("answer", answer, "· "),
-        ("findings", view.verdict, "· "),
-        ("notices, the newest first", tuple(reversed(view.notices)), "· "),
+    for word, sentences in (
+        ("end", end),
+        ("answer", answer),
+        ("findings", view.verdict),
+        ("notices, the newest first", tuple(reversed(view.notices))),
     ):
-        if not sentences:
-            continue
-        rows.append(heading(word, "", inner))
-        role = "warn" if sign == "! " else "muted"
+        if sentences:
+            rows.append(heading(word, "", inner))
         for sentence in sentences:
-            rows += sentence_rows((sign, role), sentence, "text", inner)
+            rows += sentence_rows(("· ", "muted"), sentence, "text", inner)
     if not rows:
         rows = [[label("no notices")]]
     body = [fit_row(row, inner) for row in rows]

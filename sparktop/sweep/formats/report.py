@@ -473,9 +473,6 @@ def caveats(result: SweepResult, *, in_post: bool = False) -> Iterator[str]:
     summary = mark_summary(result, warning_letters(result) if in_post else None)
     if summary is not None:
         yield summary
-    marks = (mark.code for target in result.targets for level in target.levels for mark in level.validity)
-    if result.client.trustworthy is False and CLIENT_LAG not in marks:
-        yield f"**The load generator was late**: {code('; '.join(result.client.reasons) or '–')}"
 
 
 def lengths_words(result: SweepResult) -> str:

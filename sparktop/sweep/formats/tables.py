@@ -259,9 +259,6 @@ _RATES = (
     "output_tps",
     "total_tps",
 )
-_MOST_MARKS = 2
-_MOST_MARK_CELLS = 32
-"""Maximum number of marks that a row names; cells from which on it names them in one word."""
 
 
 class LevelColumn(Struct, frozen=True):
@@ -404,10 +401,9 @@ def _context(head: str, name: str) -> LevelColumn:
 
 
 def _marks_text(level: LevelResult) -> str:
-    """Return the names of a level's most serious marks, and how many others there are; "–" without marks.
+    """Return the name of a level's most serious mark, and how many others there are; "–" without marks.
 
-    A mark is a reason to doubt the level's metrics, or a reason why it is slow. At most `_MOST_MARKS` are
-    named; the report's list of marks has all.
+    A mark is a reason to doubt the level's metrics, or a reason why it is slow; the report's list has all.
     Padding and refusals are left out, because the table shows them elsewhere, and notes on small errors.
     """
     marks = [
@@ -415,12 +411,9 @@ def _marks_text(level: LevelResult) -> str:
         for mark in marks_of(level)
         if mark.code not in {PADDING, REFUSED} and mark.kind is not MarkKind.NOTE
     ]
-    named_marks, unnamed_marks = marks[:_MOST_MARKS], marks[_MOST_MARKS:]
-    more = f", {len(unnamed_marks)} more" if unnamed_marks else ""
-    words = ", ".join(mark.word for mark in named_marks)
-    if len(words) + len(more) > _MOST_MARK_CELLS:
-        words = ", ".join(dict.fromkeys(mark.brief or mark.word for mark in named_marks))
-    return words + more or UNKNOWN
+    if not marks:
+        return UNKNOWN
+    return marks[0].word + (f", {len(marks) - 1} more" if len(marks) > 1 else "")
 
 
 _PERCENT = "{:.0f} %"

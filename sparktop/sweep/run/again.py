@@ -96,10 +96,8 @@ def answer_from_levels(
         if of_target
     }
     _check_conditions(capacity, list(chain(*chosen.values())))
-    marks = {mark.code for of_target in chosen.values() for level in of_target for mark in level.validity}
-    late = result.client.trustworthy is False and CLIENT_LAG not in marks
     answers = {
-        name: _answer_of_target(capacity, of_target, max_error_share, late=late)
+        name: _answer_of_target(capacity, of_target, max_error_share)
         for name, of_target in chosen.items()
         if of_target
     }
@@ -138,9 +136,9 @@ def _check_conditions(capacity: Capacity, levels: Sequence[LevelResult]) -> None
 
 
 def _answer_of_target(
-    capacity: Capacity, levels: Sequence[LevelResult], max_error_share: float, *, late: bool
+    capacity: Capacity, levels: Sequence[LevelResult], max_error_share: float
 ) -> CapacityAnswer:
-    """Return the answer of the levels of one target; `late`: the load generator was late in all of them."""
+    """Return the answer of the levels of one target."""
     verdicts: dict[float, LoadVerdict] = {}
     usable: dict[float, LevelResult] = {}
     failing, others = list[str](), list[str]()
@@ -156,7 +154,7 @@ def _answer_of_target(
         )
         if missing := _what_is_missing(level):
             others.append(f"{level.point.label}: {missing}")
-        elif not (reason := _why_unusable(level, is_exact=is_exact, late=late)):
+        elif not (reason := _why_unusable(level, is_exact=is_exact)):
             usable[value] = level
         elif verdict.holds:
             others.append(f"{level.point.label}: {reason}")
@@ -186,20 +184,17 @@ def _ttft_error_ms(level: LevelResult) -> float | None:
     return max(known, default=0.0) / 100 * (ttft_ms or 0.0)
 
 
-def _why_unusable(level: LevelResult, *, is_exact: bool, late: bool) -> str:
+def _why_unusable(level: LevelResult, *, is_exact: bool) -> str:
     """Return why a level cannot be judged; "" if it can.
 
     `is_exact` is whether the judgement is the same however late the load generator was.
     """
-    marks = [
-        mark
+    reasons = (
+        f"{WARNINGS[mark.code].word}: {mark.message}"
         for mark in level.validity
         if mark.code in _NOT_OF_THE_LOAD and not (is_exact and mark.code == CLIENT_LAG)
-    ]
-    if marks:
-        mark = marks[0]  # the message of a late load generator says that it is
-        return mark.message if mark.code == CLIENT_LAG else f"{WARNINGS[mark.code].word}: {mark.message}"
-    return "the load generator was not fast enough to be trusted" if late else ""
+    )
+    return next(reasons, "")
 
 
 def _what_is_missing(level: LevelResult) -> str:

@@ -558,8 +558,6 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     for name, side in level.hardware.items():
         yield name, _node_words(side)
     yield from (("Compared", _yardstick_words(yardstick)) for yardstick in level.yardsticks)
-    if level.padding_percent is not None:
-        yield "Padding", f"{level.padding_percent:.1f} % of the batch is computed for nothing"
 
 
 def _yardstick_words(yardstick: YardstickSide) -> str:
@@ -630,10 +628,7 @@ def _client_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
 
 
 def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) for a level's requests by backend: in total, and run by run for several servers."""
-    if not level.served_by:
-        return
-    yield "Served by", ", ".join(f"{name} {count}" for name, count in sorted(level.served_by.items()))
+    """Yield (name, text) for a level's requests by backend, run by run, where there are several."""
     if (words := split_words(level)) is not None:
         runs = level.runs_split
         names = level.known_servers

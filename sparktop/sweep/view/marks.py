@@ -15,8 +15,8 @@ from sparktop.sweep.terms.definitions import DRIFT, QUEUE_LIMITED, SHORT_PROMPT,
 
 PADDING, UNBALANCED, PREEMPTING, KV_FULL = "padding", "unbalanced", "preempting", "kv_full"
 REFUSED, LIMITED = "refused", "limited"
-_UNMARKED = {"unknown", "client"}
-"""Limits that are no reason why a level is slow."""
+_UNMARKED = {"unknown", LimitKind.CLIENT.value, LimitKind.CLIENT_OR_ROUTER.value}
+"""Limits that are no reason why a level is slow: the client is the sweep."""
 _WAITED_FOR = {"slots": "slots", "KV cache": "KV cache", "prefill compute": "prefill"}
 """What requests wait for at a limit, as narrow tables name it: the first mark of a level may be the only one
 that fits."""

@@ -231,7 +231,7 @@ def test_the_notices_hold_verdict_and_what_was_said() -> None:
     first = [row_text(row).strip("│ ") for row in notices_screen(answered, 200, 24)[1:3]]
     assert (first[0][:8], first[1]) == ("─ answer", f"· {answered.headline}")
     failed = replace(answered, status=SweepStatus.FAILED, words="failed: spark-a stopped answering")
-    assert "! failed: spark-a stopped answering" in row_text(notices_screen(failed, 200, 24)[2])
+    assert "· failed: spark-a stopped answering" in row_text(notices_screen(failed, 200, 24)[2])
     assert "spark-a stopped answering" in "\n".join(texts(sweep_screen(failed, 80, 23)))
     assert "guard: " not in "\n".join(texts(sweep_screen(answered, 200, 49)))  # it stops nothing any more
     assert "no notices" in row_text(notices_screen(starting(), 80, 24)[1])

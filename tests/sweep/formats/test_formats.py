@@ -41,7 +41,6 @@ from sparktop.sweep.formats.written import comparison_report, render_json, repea
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
     CapacityResult,
-    ClientResult,
     LevelResult,
     PlanResult,
     SweepResult,
@@ -129,7 +128,6 @@ def test_markdown_says_what_is_wrong() -> None:
         update={
             "status": "stopped_by_guard",
             "stop_reason": "GPU at 95 C",
-            "client": ClientResult(trustworthy=False, reasons=("loop lag 30 ms",)),
             "simulated": True,
         }
     )
@@ -139,8 +137,6 @@ def test_markdown_says_what_is_wrong() -> None:
     assert "`b`: `refused`" in text
     assert "Warnings: fewer than 3 runs (the only level)." in text
     assert "- `a` c2: fewer than 3 runs: 2 of 3" in text
-    plain = result.model_copy(update={"targets": (TargetResult(name="a", url="u", levels=(made_level(),)),)})
-    assert "**The load generator was late**: `loop lag 30 ms`" in report.sweep_markdown(plain)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,6 @@ def test_the_evidence_writes_the_runs_out() -> None:
     evidence = stored_evidence(made_sweep(("proxy", [HERDED])), Level("proxy", concurrency_point(4), 100, 4))
     assert evidence is not None
     facts = dict(evidence.facts)
-    assert facts["Served by"] == "spark-a 4, spark-b 4"
     assert facts["Run by run"] == "100 % of each run's requests on one server; spark-a:spark-b = 4:0, 0:4"
     assert [share.busy_batch for share in evidence.shares] == [4.0, 3.9]
     text = "\n".join("".join(part for part, _ in row) for row in evidence_screen(evidence, 80, 24, run=0))

@@ -183,3 +183,10 @@ def test_the_first_label_says_what_requests_waited_for(kind: str, word: str) -> 
     """Only where the limit is one that makes requests wait."""
     first, *_ = marks_of(queued(LimitSide(kind=kind, reason="a reason")))
     assert (first.code, first.word, first.doubt) == ("queue_limited", word, True)
+
+
+@pytest.mark.parametrize("kind", ["client", "client or router"])
+def test_that_a_sweep_sends_no_more_is_no_reason_why_a_level_is_slow(kind: str) -> None:
+    """The client is the sweep; that it may be the router is not known."""
+    limit = LimitSide(kind=kind, reason="no request in 17 % of the time")
+    assert not marks_of(made_level().model_copy(update={"limited_by": limit}))

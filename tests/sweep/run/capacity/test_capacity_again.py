@@ -29,7 +29,6 @@ from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import (
-    ClientResult,
     LevelResult,
     LimitSide,
     PlanResult,
@@ -180,7 +179,7 @@ def test_a_level_that_is_not_trustworthy_is_left_out_with_its_reason() -> None:
     )
     assert "a: at least 4 requests at once hold" in text
     assert "more is unknown: no level that can be judged fails" in text
-    assert f"left out c = 16, which fails as measured: {late.message}" in text
+    assert f"left out c = 16, which fails as measured: load generator late: {late.message}" in text
     lost = [one.model_copy(update={"each": None}) for one in levels]
     text = capacity_text(
         answer_from_levels(result_of(LoadKind.CONCURRENCY, *lost), asked("ttft_p90_ms=1500"))
@@ -202,7 +201,6 @@ def test_a_late_first_token_leaves_limits_on_streams_as_they_are() -> None:
         late = Validity(code=CLIENT_LAG, message="late", ttft_percent=percent)
         levels = [one.model_copy(update={"validity": (late,)}) for one in sweep(0.3, 0.5).targets[0].levels]
         result = result_of(LoadKind.CONCURRENCY, *levels)
-        result = result.model_copy(update={"client": ClientResult(trustworthy=False, reasons=("late",))})
         assert ("left out" in capacity_text(answer_from_levels(result, asked(slo)))) is is_left_out, slo
 
 
