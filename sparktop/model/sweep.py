@@ -103,8 +103,6 @@ class LimitLine(Struct, frozen=True):
     metric: str
     words: str
     value: float
-    upright: bool = False
-    """True: `value` is a concurrency, so the line is vertical. False: it is a value of the metric."""
     concurrency: int | None = None
     """The only concurrency for which a value of the metric is limited; None: the limit holds for all."""
 

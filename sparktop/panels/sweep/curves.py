@@ -74,9 +74,7 @@ def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
     if len(rows) > 1:
         rows = flow_pieces(legend_pieces(plots, short=True), width)
     limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
-    for words in limits:
-        upright = any(limit.upright for plot in plots for limit in plot.limits if limit.words == words)
-        rows.append([("┊ " if upright else "┄ ", "title"), label(words)])
+    rows += [[("┄ ", "title"), label(words)] for words in limits]
     definitions = dict.fromkeys(
         f"{plot.title} of {line.reference or line.name}: {line.definition}"
         for plot in plots
@@ -258,7 +256,7 @@ def plot_ends(plot: CurvePlot) -> tuple[float, float]:
     """
     values = [point.value for line in plot.lines for point in line.points]
     smallest, largest = min(value.mean for value in values), max(value.mean for value in values)
-    limits = [limit.value for limit in plot.limits if not limit.upright]
+    limits = [limit.value for limit in plot.limits]
     highest = min(max(value.high or 0.0 for value in values), 1.5 * largest)
     top = nice_ceiling(max(largest, highest, *(min(limit, 2 * largest) for limit in limits)))
     if plot.more_is_better or smallest <= 0 or top < _TENFOLD * smallest:
@@ -289,10 +287,7 @@ def _scale_rows(plot_height: int, place: _PlotPlaces) -> list[Row]:
 def _draw_limit(place: _PlotPlaces, limit: LimitLine) -> None:
     """Draw a limit across the plot, or only near the concurrency for which it holds."""
     grid = place.grid
-    if limit.upright:
-        for row in range(grid.height):
-            grid.put(place.x(limit.value) // 2, row, "┊", _LIMIT)
-    elif limit.value <= place.top:
+    if limit.value <= place.top:
         columns = range(grid.width)
         if limit.concurrency is not None:
             middle = place.x(limit.concurrency) // 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, zip_longest
 from statistics import mode
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import PlotAxis, centred_labels, nice_ceiling, time_axis, top_without_spikes
 from sparktop.graphics.braille import DotGrid
-from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.series import known_max, known_mean
 from sparktop.model.sweep import (
@@ -52,7 +52,6 @@ from sparktop.panels.parts.text import (
     fitted_names,
     merge_runs,
     row_width,
-    short_names,
     spread_row,
 )
 
@@ -278,15 +277,12 @@ def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
     return [merge_runs(row) for row in rows]
 
 
-def _server_names(timeline: Timeline) -> dict[str | None, str]:
+def _server_names(timeline: Timeline) -> Mapping[str, str]:
     """Return the name of each server beside its requests, all equally wide; {} for a single server."""
     if len(timeline.backends) < 2:
         return {}
-    names = timeline.backends
-    if max(map(cell_width, names)) > _NAME:
-        names = tuple(short_names(names))
-    wide = min(_NAME, max(map(cell_width, names)))
-    return {name: fit(short, wide) for name, short in zip(timeline.backends, names, strict=True)}
+    wide = min(_NAME, max(map(cell_width, timeline.backends)))
+    return fitted_names(timeline.backends, wide)
 
 
 def _timeline_legend(timeline: Timeline, width: int) -> list[Row]:
@@ -310,14 +306,12 @@ def _decode_role(timeline: Timeline, backend: str | None) -> str:
     return part_role(names.index(backend)) if len(names) > 1 and backend in names else "generation/8"
 
 
-def _bar_row(
-    timeline: Timeline, number: int, names: dict[str | None, str], axis: PlotAxis, width: int
-) -> Row:
+def _bar_row(timeline: Timeline, number: int, names: Mapping[str, str], axis: PlotAxis, width: int) -> Row:
     bar = timeline.bars[number]
     role = _decode_role(timeline, bar.backend)
     blank = " " * cell_width(next(iter(names.values()), ""))
     ttft = None if bar.first_token_s is None else bar.first_token_s - bar.start_s
-    row: Row = [label(f"{number + 1:>5} "), (names.get(bar.backend, blank), role), (" │", "border")]
+    row: Row = [label(f"{number + 1:>5} "), (names.get(bar.backend or "", blank), role), (" │", "border")]
     row += _request_line(bar, axis, role, timeline.until_s)
     if not bar.ok:
         row.append((FAILED, "bad"))

@@ -31,8 +31,6 @@ from sparktop.sweep.view.curves import by_depth, by_text, curve_plots
 
 LENGTH, DEPTH = "tokens of the prompt", "tokens of context and prompt"
 """Titles of horizontal axes that are not the amount of a kind of load."""
-_WITH_UPRIGHT = frozenset({LoadKind.CONCURRENCY.amount, LoadKind.AGENTS.amount})
-"""Axes with limits that are upright lines."""
 _HOLLOW = ("", "hollow: the level has a warning")
 _AROUND = 24
 """Length in SVG units, on each side of a concurrency, of a limit that holds only for it."""
@@ -106,8 +104,7 @@ def curve_drawings(
     loads_beside = loads_beside if other_axis == axis else []
     limits = {plot.metric: plot.limits for plot in plots}
     for plot in curve_plots(points_by_axis, beside=loads_beside):
-        shown = [limit for limit in limits.get(plot.metric, ()) if axis in _WITH_UPRIGHT or not limit.upright]
-        yield curve_drawing(replace(plot, limits=tuple(shown)), axis)
+        yield curve_drawing(replace(plot, limits=limits.get(plot.metric, ())), axis)
 
 
 def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -> Drawing:
@@ -150,10 +147,7 @@ def _against(amount: str) -> str:
 
 def _limit_lines(plot: CurvePlot, frame: Frame) -> Iterator[str]:
     for limit in plot.limits:
-        if limit.upright:
-            x = frame.x(limit.value)
-            yield svg.line(x, frame.y(frame.y_axis.high), x, frame.bottom, class_="limit")
-        elif limit.value <= frame.y_axis.high:
+        if limit.value <= frame.y_axis.high:
             y = frame.y(limit.value)
             left, right = float(LEFT), frame.right
             if limit.concurrency is not None:  # the limit holds there alone: no line across the others

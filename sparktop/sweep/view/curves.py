@@ -128,11 +128,9 @@ def _curve_line(series: Series, metric: str, place: int, own: int) -> CurveLine 
 def limits_of(result: SweepResult) -> tuple[LimitLine, ...]:
     """Return the limits that are drawn in the plots of a sweep.
 
-    They are the decode rate that the memory bandwidth allows (roofline), the limits of SLO conditions, the
-    highest concurrencies at which these conditions hold, and the conversations of agents that fit the KV
-    cache.
+    They are the decode rate that the memory bandwidth allows (roofline), and the limits of SLO conditions.
     """
-    return (*_roofline(result), *_slo_limits(result), *_conversation_limits(result))
+    return (*_roofline(result), *_slo_limits(result))
 
 
 def _roofline(result: SweepResult) -> Iterable[LimitLine]:
@@ -166,28 +164,6 @@ def _slo_limits(result: SweepResult) -> Iterable[LimitLine]:
             metric = "ttft_ms"
         if condition is not None and metric in METRICS:
             yield LimitLine(metric, f"wanted: {plain_words(text)}", condition.limit)
-    for name, holds in slo.holds_to.items():
-        for word, concurrency in (("from", holds.from_concurrency), ("to", holds.concurrency)):
-            if concurrency is not None:
-                for metric in CURVES:
-                    words = f"{name} holds {word} c = {concurrency}"
-                    yield LimitLine(metric, words, concurrency, upright=True)
-
-
-def _conversation_limits(result: SweepResult) -> Iterable[LimitLine]:
-    """Yield how many conversations fit the KV cache, where levels lie on both sides of that."""
-    for target in result.targets:
-        levels = [(level.point.value, level.agents) for level in target.in_order()]
-        fits = [(load, agents.conversations_in_cache) for load, agents in levels if agents is not None]
-        known = [(load, count) for load, count in fits if count is not None]
-        if not known:
-            continue
-        loads, counts = zip(*known, strict=True)
-        fit = min(counts)
-        if loads[0] <= fit <= loads[-1]:
-            words = f"{fit:.0f} conversations fit the KV cache of {target.name}"
-            for metric in AGENT_CURVES:
-                yield LimitLine(metric, words, fit, upright=True)
 
 
 def sweep_plots(result: SweepResult, references: Iterable[Reference] = ()) -> tuple[CurvePlot, ...]:

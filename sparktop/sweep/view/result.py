@@ -26,7 +26,6 @@ from sparktop.model.sweep import (
     Topologies,
     Value,
 )
-from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import Reference
 from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences, names_by_definition
 from sparktop.sweep.compare.series import Series, SeriesLevel, align_rows, series_of
@@ -291,7 +290,6 @@ def stored_source(
 
 _ImportedLevels = Mapping[Level, tuple[Series, SeriesLevel]]
 """Levels of another tool's result by their keys, each with its series."""
-_IN_TABLE = frozenset(("sustained_tps", "decode_tps", "prefill_tps", "peak_tps"))
 _FAILED = Mark("errors", "failed requests", "requests of this level failed, as its tool reported")
 _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
 
@@ -354,16 +352,8 @@ def _imported_view(
         ),
         plots=curve_plots(series),
         topologies=None if compared is None else topologies(compared, series),
-        verdict=tuple(_imported_verdict(series)),
+        verdict=tuple(dict.fromkeys(note for a_series in series for note in a_series.notes)),
     )
-
-
-def _imported_verdict(series: Sequence[Series]) -> Iterator[str]:
-    """Yield that not all figures have a column, if so, then the source's notes."""
-    names = {name for a_series in series for name in a_series.metrics()}
-    if titles := [METRICS[name].title for name in METRICS if name in names - _IN_TABLE]:
-        yield f"enter on a level shows {names_in_words(titles)}"
-    yield from dict.fromkeys(note for a_series in series for note in a_series.notes)
 
 
 def _imported_facts(series: Series, level: SeriesLevel) -> Iterator[tuple[str, str]]:

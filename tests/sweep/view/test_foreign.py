@@ -10,17 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.model.load import Level, LoadKind, concurrency_point
+from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import LevelState, SweepStatus
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import started_at
-from sparktop.sweep.result.results import AgentsResult, Latency, LevelResult
-from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.result import StoredSource, imported_source
-from tests.sweep.made_results import made_sweep
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
 FILES = (
@@ -65,10 +62,9 @@ def test_what_its_file_does_not_tell_is_unknown() -> None:
     assert source.evidence(Level("nobody", concurrency_point(1))) is None
 
 
-def test_figures_without_a_column_are_named() -> None:
+def test_figures_without_a_column_are_evidence() -> None:
     """A file of aiperf has more figures than the table: the evidence on its level has all of them."""
     source = opened("aiperf-0.13.0-c16.json")
-    assert source.view().verdict[0].startswith("enter on a level shows Output, ")
     evidence = source.evidence(source.view().rows[0].key)
     assert evidence is not None
     assert dict(evidence.facts)["TTFT"].startswith("353 ms")
@@ -87,23 +83,3 @@ def test_figures_without_a_column_are_named() -> None:
 def test_the_time_of_a_run_is_read_where_its_tool_wrote_it(data: object, moment: datetime | None) -> None:
     """A time without a zone is of this machine's; one that is impossible is unknown."""
     assert started_at(data) == moment
-
-
-def agents(number: int, ttft_ms: float) -> LevelResult:
-    """Return a level of agents of whose conversations 8 fit."""
-    found = AgentsResult(
-        after_tool_ms=Latency(mean=ttft_ms, count=40),
-        context_tokens=1100.0,
-        shared_tokens=100,
-        kv_capacity_tokens=8100.0,
-    )
-    return LevelResult(concurrency=number, load=LoadKind.AGENTS, value=number, agents=found)
-
-
-def test_conversations_that_fit_are_a_line_between_the_levels() -> None:
-    """Between 4 and 16 agents stands the line of 8; without a level beyond it there is none."""
-    plot = sweep_plots(made_sweep(("a", (agents(4, 300), agents(16, 3000)))))[0]
-    assert plot.metric == "ttft_tool_ms"
-    assert [(limit.value, limit.upright) for limit in plot.limits] == [(8.0, True)]
-    assert plot.limits[0].words == "8 conversations fit the KV cache of a"
-    assert not sweep_plots(made_sweep(("a", (agents(2, 300), agents(4, 300)))))[0].limits
