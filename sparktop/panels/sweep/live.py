@@ -64,8 +64,7 @@ bursts."""
 _LEAST_DRAWN = 12
 """Values for which a graph has room at least, so that its scale does not change with every value."""
 _LABELS_S = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
-_MINUTE_S, _HOUR_S = 60, 3600
-_KEY_GAP = 9
+_KEY_GAP = 12
 """Least distance in cells between labels of the time axis."""
 EDGE = "┊"
 """Character drawn where a level begins, in cells that are empty."""
@@ -223,26 +222,8 @@ def time_row(axis: SweepAxis) -> Row:
     """Return a row with the labels of the time axis, as time since the sweep began."""
     span = axis.width * axis.cell_s
     step = next((seconds for seconds in _LABELS_S if seconds >= _KEY_GAP * axis.cell_s), _LABELS_S[-1])
-    places = [
-        (index * step, elapsed_tick(index * step, step, span)) for index in range(int(span // step) + 1)
-    ]
+    places = [(seconds, numbers.duration_words(seconds)) for seconds in range(0, int(span) + 1, step)]
     return [label(centred_labels(places, PlotAxis(0.0, span, axis.width)))]
-
-
-def elapsed_tick(seconds: int, step: int, span: float) -> str:
-    """Return the label of a time axis that shows `span` seconds with a label every `step` seconds.
-
-    All labels of an axis are alike: "20 s" up to a minute, "1:20" for minutes and seconds, "5 min", "1:30 h"
-    for hours and minutes, "2 h".
-    """
-    if not seconds:
-        return "0"
-    if step % _HOUR_S == 0:
-        return f"{seconds // _HOUR_S} h"
-    if step % _MINUTE_S == 0:
-        minutes = seconds // _MINUTE_S
-        return f"{minutes} min" if span < _HOUR_S else f"{minutes // 60}:{minutes % 60:02} h"
-    return f"{seconds} s" if span < _MINUTE_S else f"{seconds // 60}:{seconds % 60:02}"
 
 
 QUEUE, PREFILL, DECODE, FAILED = "┄", "─", "━", "✗"

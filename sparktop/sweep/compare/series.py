@@ -282,14 +282,14 @@ def are_same_row(load: Level, other: Level) -> bool:
         return False
     if load.pp is None or other.pp is None:
         return load.pp == other.pp
-    return _are_alike(load.pp, other.pp, ALIKE_WITHIN_PERCENT)
+    return _are_alike(load.pp, other.pp)
 
 
 def has_like_lengths(load: Level, other: Level) -> bool:
     """Return whether prompt and output lengths of two loads are similar, as far as both are known."""
     pairs = ((load.pp, other.pp), (load.tg, other.tg))
     return all(
-        length is None or other_length is None or _are_alike(length, other_length, ALIKE_WITHIN_PERCENT)
+        length is None or other_length is None or _are_alike(length, other_length)
         for length, other_length in pairs
     )
 
@@ -314,7 +314,7 @@ def _row_keys(loads: Sequence[Sequence[Level]]) -> list[Mapping[Level, Level]]:
     """Return, for each list of loads, a mapping from each load to the load that identifies its table row.
 
     Two loads of one list are never mapped to the same row. Lengths within 10 % share a row; if that joins two
-    loads of one series, only equal ones do; if that does too, none.
+    loads of one series, only equal ones do.
     """
     keys: list[dict[Level, Level]] = [{} for _ in loads]
     pairs = sorted(
@@ -323,44 +323,39 @@ def _row_keys(loads: Sequence[Sequence[Level]]) -> list[Mapping[Level, Level]]:
     )
     for _, group in groupby(pairs, key=lambda pair: (pair[1].point, pair[1].depth)):
         members = list(group)
-        for within in (ALIKE_WITHIN_PERCENT, 0.0):
-            rows = _rows_at_point([load for _, load in members], within)
-            member_rows = [(index, rows[load]) for index, load in members]
-            if len(set(member_rows)) == len(member_rows):
-                break
-        else:  # a series has levels of unknown and of known lengths: no levels can share a row
+        rows = _rows_at_point([load for _, load in members])
+        if len({(index, rows[load]) for index, load in members}) < len(members):
             rows = {load: load for _, load in members}
         for index, load in members:
             keys[index][load] = rows[load]
     return list(keys)
 
 
-def _rows_at_point(loads: Sequence[Level], within_percent: float) -> dict[Level, Level]:
+def _rows_at_point(loads: Sequence[Level]) -> dict[Level, Level]:
     """Return a mapping from each load to its table row, for loads at one point of the axis.
 
-    A row has the lengths of the first load in it; lengths up to `within_percent` apart share a row.
+    A row has the lengths of the first load in it; similar lengths share a row.
     """
-    prompts = _length_classes([load.pp for load in loads], within_percent)
+    prompts = _length_classes([load.pp for load in loads])
     rows: dict[Level, Level] = {}
     for prompt in dict.fromkeys(prompts.values()):
         inside = [load for load in loads if prompts[load.pp] == prompt]
-        outputs = _length_classes([load.tg for load in inside], within_percent)
+        outputs = _length_classes([load.tg for load in inside])
         rows |= {load: replace(load, pp=prompt, tg=outputs[load.tg]) for load in inside}
     return rows
 
 
-def _length_classes(lengths: Sequence[int | None], within_percent: float) -> dict[int | None, int | None]:
+def _length_classes(lengths: Sequence[int | None]) -> dict[int | None, int | None]:
     """Return a mapping from each length to the length that represents its class of similar lengths.
 
-    Lengths are similar if they are at most `within_percent` apart; the first length of a class represents it.
-    None, an unknown length, is mapped to the shortest of the representing lengths.
+    The first length of a class represents it. None, an unknown length, is mapped to the shortest of these.
     """
     classes: dict[int | None, int | None] = {}
     firsts: list[int] = []
     for length in dict.fromkeys(lengths):
         if length is None:
             continue
-        near = next((known for known in firsts if _are_alike(known, length, within_percent)), None)
+        near = next((known for known in firsts if _are_alike(known, length)), None)
         if near is None:
             firsts.append(length)
         classes[length] = length if near is None else near
@@ -368,10 +363,10 @@ def _length_classes(lengths: Sequence[int | None], within_percent: float) -> dic
     return classes
 
 
-def _are_alike(count: int, other: int, within_percent: float) -> bool:
+def _are_alike(count: int, other: int) -> bool:
     if count == other or min(count, other) <= 0:
         return count == other
-    return abs(math.log(count / other)) <= math.log1p(within_percent / 100)
+    return abs(math.log(count / other)) <= math.log1p(ALIKE_WITHIN_PERCENT / 100)
 
 
 PREFIX = "ref:"

@@ -346,13 +346,12 @@ def _published_cells(
                 words = f"{METRICS[row.metric].text(published)} ({whole_percent_change(percent)})"
                 column = a_series.name if is_alone else measured.name
                 cells.setdefault((row.metric, column), {}).setdefault(level_of(row), (words, percent))
-    for source in dict.fromkeys(a_series.source for a_series in beside):
-        names = [a_series.name for a_series in beside if a_series.source == source]
-        if not any(theirs.source == source for _, theirs in pairs) and len(beside) > 1:
-            known_names = names_in_words([code(name) for name in names])
-            left_out.append(
-                f"{code(source)} left out: none of its targets, {known_names}, is named as one here."
-            )
+    compared = {theirs.source for _, theirs in pairs}
+    left_out += [
+        f"{code(source)} left out: none of its targets is named as one here."
+        for source in dict.fromkeys(a_series.source for a_series in beside)
+        if source not in compared
+    ]
     return {key: changes for key, changes in cells.items() if key[0] in shown_metrics}, left_out
 
 

@@ -470,8 +470,6 @@ def _stored_requests(part: RequestColumns, only: str | None) -> Iterator[tuple[i
 
 _RATES = ("decode_tps", "sustained_tps", "pure_decode_tps", "prefill_tps", "peak_tps")
 _LATENCIES = (*CALL_LATENCIES, "ttft_due_ms", "e2e_due_ms", "ttft_ms", "itl_ms", "e2e_ms", "client_wait_ms")
-_MOST_RUNS = 8
-"""Maximum number of runs whose requests by backend are listed."""
 
 
 def measured_level(result: SweepResult, key: Level) -> LevelResult | None:
@@ -630,11 +628,9 @@ def _client_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
 def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     """Yield (name, text) for a level's requests by backend, run by run, where there are several."""
     if (words := split_words(level)) is not None:
-        runs = level.runs_split
         names = level.known_servers
-        counts = ", ".join(":".join(str(run.get(name, 0)) for name in names) for run in runs[:_MOST_RUNS])
-        more = f" and {len(runs) - _MOST_RUNS} more" if len(runs) > _MOST_RUNS else ""
-        yield "Run by run", f"{words}; {':'.join(names)} = {counts}{more}"
+        counts = ", ".join(":".join(str(run.get(name, 0)) for name in names) for run in level.runs_split)
+        yield "Run by run", f"{words}; {':'.join(names)} = {counts}"
 
 
 def _rate_words(name: str, rate: Rate) -> str:

@@ -30,17 +30,14 @@ _READERS_IN_ORDER = (
 _OTHER_FILES: tuple[tuple[str, Callable[[object], bool], str], ...] = (
     (
         "aiperf",
-        lambda data: (
-            value_at(data, 0, "metadata", "benchmark_phase") is not None
-            or value_at(data, 0, "metrics") is not None
-        ),
-        "single requests; give profile_export_aiperf.json, of a sweep profile_export_aiperf_sweep.json",
-    ),
-    (
-        "aiperf",
-        lambda data: (
-            value_at(data, "aggregation_type") is not None
-            or value_at(data, "data", 0, "payloads") is not None
+        lambda data: any(
+            value_at(data, *place) is not None
+            for place in (
+                (0, "metadata", "benchmark_phase"),
+                (0, "metrics"),
+                ("aggregation_type",),
+                ("data", 0, "payloads"),
+            )
         ),
         "no result of a level; give profile_export_aiperf.json, of a sweep profile_export_aiperf_sweep.json",
     ),
