@@ -426,6 +426,9 @@ Extras: TypeAlias = Sequence[tuple[str, tuple[str, ...], Callable[[Family], floa
 of all the names that are on the page are added up."""
 
 _POSITION_NAME = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+OLDER = "|older"
+"""End of a key whose value counts only if the page has none under the key without it: newer versions report
+both."""
 _HTTP = {"http_requests_total": "status", "sglang:http_responses_total": "status_code"}
 """Counters of HTTP answers, each with its label of the status."""
 _MOST_POSITIONS = 16
@@ -466,6 +469,7 @@ SHARED_GAUGES: Extras = (
 )
 """Gauges that may stand on the page of any engine."""
 _STAGES, _REASONS = "vllm:num_requests_kv_fetch_by_stage", "vllm:num_requests_waiting_by_reason"
+_OFFLOADED = "vllm:kv_offload_total_bytes_total"
 _LORA_INFO = "vllm:lora_requests_info"
 _CACHED = _counters("prompt_tokens_cached_by_source")
 _NIXL_LATE = "nixl_num_notifications_after_expiry"
@@ -564,6 +568,8 @@ COUNTS: Extras = (
         ),
         total,
     ),
+    (f"offload_loaded{OLDER}", (_OFFLOADED,), of_label("transfer_type", "CPU_to_GPU", combine=total)),
+    (f"offload_stored{OLDER}", (_OFFLOADED,), of_label("transfer_type", "GPU_to_CPU", combine=total)),
     *(
         (f"{POSITION}{index}", (_POSITION_NAME,), of_label("position", str(index), combine=total))
         for index in range(_MOST_POSITIONS)
@@ -628,7 +634,7 @@ class ExtraReader:
                 values[key] = values.get(key, 0.0) + value
         for (lane, field), values in values_by_field.items():
             if field == "counts":
-                _merge_notices(values)
+                _merge_older_names(values)
             lanes[lane][field] = values
 
     def _plan_reading(
@@ -653,11 +659,13 @@ class ExtraReader:
         return plan
 
 
-def _merge_notices(counts: dict[str, float]) -> None:
-    """Add failed notifications to the failed transfers of versions that do not count them there."""
+def _merge_older_names(counts: dict[str, float]) -> None:
+    """Move each count under an older name to its key, unless the page has one there."""
     notices = counts.pop(_NIXL_NOTICES, None)
     if notices is not None and "kv_late_notices" not in counts:
         counts["kv_failures"] = counts.get("kv_failures", 0.0) + notices
+    for key in [key for key in counts if key.endswith(OLDER)]:
+        counts.setdefault(key.removesuffix(OLDER), counts.pop(key))
 
 
 _ANSWERS_BY_ROUTE = {

@@ -56,6 +56,8 @@ class EngineKind(Struct, frozen=True):
     """Routes that report a server's identity, requested from time to time."""
     identify: Callable[[Answers], EngineIdentity] = document.identify
     """Builds the identity from the responses of the routes in `facts`."""
+    older: tuple[tuple[str, str], ...] = ()
+    """Routes in `facts`, each with the one that older versions have in its place."""
     reports: tuple[str, ...] = ("version", "model")
     """Parts of the identity that this engine can report; `facts` are requested again while one of these is
     missing."""
@@ -119,6 +121,7 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             _page_reader("sglang:", sglang.READER, sglang.sample_of),
             facts=sglang.FACTS,
             identify=sglang.identify,
+            older=sglang.OLDER,
             prefixes=PREFIXES["sglang"],
             read_json=openai.read,
             silent="has them only with --enable-metrics",

@@ -68,10 +68,11 @@ from sparktop.engines.lanes import (
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample, PrefixCache
 from sparktop.model.text import clean
 
-_INFO = "/server_info"
+_INFO, _OLD_INFO = "/server_info", "/get_server_info"
 FACTS = (_INFO, "/v1/models")
 """Routes that report the server's identity. `/server_info` also reads the schedulers' state, but
 `/model_info` has no version."""
+OLDER = ((_INFO, _OLD_INFO),)
 
 _REALTIME = "sglang:realtime_tokens_total"
 _FORWARD = "sglang:forward_execution_seconds_total"

@@ -239,12 +239,18 @@ class EnginePages:
 
 
 async def ask_facts(engine: EngineKind, get: Get, deadline_s: float) -> Answers:
-    """Return the answers of the routes that report a server's identity, of those that are valid."""
+    """Return the answers of the routes that report a server's identity; one without a valid answer is absent.
+
+    Where a route has no valid answer, the one that older versions have in its place is requested.
+    """
+    older = dict(engine.older)
     answers: dict[str, object] = {}
     for path in engine.facts:
-        with suppress(AnswerError, PageError):
-            body = (await get(path, deadline_s)).body
-            answers[path] = await read_beside(partial(parse, body), len(body))
+        for name in (path, *([older[path]] if path in older else ())):
+            with suppress(AnswerError, PageError):
+                body = (await get(name, deadline_s)).body
+                answers[path] = await read_beside(partial(parse, body), len(body))
+                break
     return answers
 
 
