@@ -21,7 +21,7 @@ first one listed that the file has counts:
 | cursor_background   | selected_bg, adjusted so that text on it is readable                   |
 | accent              | proc_misc, hi_fg                                                       |
 | bar_empty           | meter_bg, div_line, inactive_fg                                        |
-| good, warn, bad     | the file's own green, amber and red; where it has none, ours           |
+| good, warn, bad     | ours, made readable: btop has no keys for them                         |
 | generation          | upload (tokens go out)                                                 |
 | prompt, network     | download (tokens and bytes come in)                                    |
 | running             | cached                                                                 |
@@ -49,7 +49,6 @@ from sparktop.colors.mixing import (
     SHAPES,
     WORDS,
     contrast,
-    hue,
     is_dark,
     mix,
     seen_background,
@@ -93,19 +92,6 @@ _DECIMAL = re.compile(r"([0-9]{1,3})\s+([0-9]{1,3})\s+([0-9]{1,3})")
 # " # this", behind a value.
 _COMMENT = re.compile(r"\s#.*")
 _GREY_LENGTH = 3  # a "#" and two digits
-
-_SIGNALS: Mapping[str, tuple[float, float, str, str]] = {
-    "good": (125.0, 45.0, "#7bd88f", "#1a7f37"),
-    "warn": (42.0, 22.0, "#f5b83d", "#8f5600"),
-    "bad": (2.0, 16.0, "#ff7b72", "#c4232c"),
-}
-"""Hue and tolerance in degrees, and the colours on a dark and on a light background for themes without
-such a colour."""
-_FAINT = 2.0
-_LEAST_CHROMA = 0.25
-"""Least contrast ratio and least chroma (0 to 1) of a colour that can become a signal."""
-_STRENGTH = 40.0
-"""Degrees of hue that full chroma outweighs."""
 
 _ROLES: Mapping[str, tuple[str, ...]] = {
     "generation": ("upload", "download", "cpu"),
@@ -180,8 +166,8 @@ Gradients = dict[str, tuple[str, ...]]
 def role_colors(theme: BtopTheme) -> tuple[bool, dict[str, str], Gradients]:
     """Return (whether a btop theme is dark, its colours, its gradients) by sparktop's roles.
 
-    The table in the docstring of `sparktop.colors.btop_theme` lists btop's keys for each role. Colours with
-    too little contrast are changed until they are readable.
+    The table in the docstring of `sparktop.colors.btop_theme` lists btop's keys for each role; "good", "warn"
+    and "bad" are missing. Colours with too little contrast are changed until they are readable.
     """
     given = theme.colors
     background = given.get("main_bg", "#000000")
@@ -216,39 +202,9 @@ def role_colors(theme: BtopTheme) -> tuple[bool, dict[str, str], Gradients]:
         "bar_empty": with_contrast(given.get("meter_bg", given.get("div_line", grey)), seen, text, SHAPES),
         # The reverse of all others: checked against the text and mixed with the background.
         "cursor_background": with_contrast(cursor, text, seen, WORDS),
-        **_signals(theme, seen, dark=dark),
     }
     gradients = {
         role: next((theme.gradients[name] for name in names if name in theme.gradients), (colors["accent"],))
         for role, names in _ROLES.items()
     }
     return dark, colors, gradients
-
-
-def _signals(theme: BtopTheme, seen: str, *, dark: bool) -> dict[str, str]:
-    """Return the colours "good", "warn" and "bad": the theme's own green, amber and red where it has them.
-
-    btop has no keys for these roles. Where the theme has no such colour, use one of sparktop's. `seen` is the
-    background, and `dark` whether it is dark.
-    """
-    stops = [stop for name in _GRADIENTS for stop in theme.gradients.get(name, ())]
-    signal_colors = [color for key, color in theme.colors.items() if not key.endswith("bg")]
-    candidates = [
-        (hue(c), _saturation(c), c) for c in (*stops, *signal_colors) if contrast(c, seen) >= _FAINT
-    ]
-    signals: dict[str, str] = {}
-    for role, (wanted, reach, on_dark, on_light) in _SIGNALS.items():
-        color, best = on_dark if dark else on_light, reach
-        for degrees, chroma, candidate in candidates:
-            apart = abs((degrees - wanted + 180) % 360 - 180)
-            # A pale colour of exactly the right hue is a worse signal than a strong one with a similar hue.
-            if apart <= reach and chroma >= _LEAST_CHROMA and apart - _STRENGTH * chroma < best:
-                color, best = candidate, apart - _STRENGTH * chroma
-        signals[role] = with_contrast(color, seen, None, WORDS)
-    return signals
-
-
-def _saturation(color: str) -> float:
-    """Return how far a colour is from grey, 0 to 1: its greatest channel less its least (chroma of HSV)."""
-    channels = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    return max(channels) - min(channels)

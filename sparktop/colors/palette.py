@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cache, lru_cache
 from pathlib import Path
@@ -22,10 +22,7 @@ from sparktop.colors.mixing import (
     DEFAULT,
     SHAPES,
     WORDS,
-    chroma,
     contrast,
-    difference,
-    hue,
     mix,
     ramp,
     seen_background,
@@ -115,8 +112,6 @@ class Palette(Struct, frozen=True):
     """`LEVELS` colours by role, low to high."""
     source: str = ""
     """Path of the file if the theme is the user's, without control characters; "" otherwise."""
-    borrowed: bool = False
-    """Whether the theme is btop's: its gradients are then changed where two in one plot look alike."""
 
     def __hash__(self) -> int:
         return hash((self.name, self.source))
@@ -138,27 +133,17 @@ class Palette(Struct, frozen=True):
         name, _, level = role.partition("/")
         if name in self.colors:
             return self.colors[name]
-        colors, gradients = _with_derived_roles(self)
-        if name in gradients:
-            return gradients[name][min(LEVELS - 1, max(0, int(level))) if level else LEVELS - 1]
-        return colors[name]
+        if name in self.gradients:
+            return self.gradients[name][min(LEVELS - 1, max(0, int(level))) if level else LEVELS - 1]
+        return _with_derived_roles(self)[name]
 
 
 @lru_cache(maxsize=8)
-def _with_derived_roles(palette: Palette) -> tuple[Mapping[str, str], Mapping[str, tuple[str, ...]]]:
-    """Return (colours of all roles by role, gradients by name) of a theme.
-
-    Roles that the theme's file leaves out are derived. Of gradients borrowed from btop, those that share a
-    plot are made distinct. This takes some milliseconds, so it is done only for themes in use, not for all
-    that are listed.
-    """
+def _with_derived_roles(palette: Palette) -> Mapping[str, str]:
+    """Return the colours of all roles of a theme by role; those that its file leaves out are derived."""
     if palette.ansi:
-        return ansi_colors(palette.colors, palette.gradients), palette.gradients
-    background = seen_background(palette.colors["background"], palette.colors["text"])
-    gradients = palette.gradients
-    if palette.borrowed:
-        gradients = distinct_gradients(gradients, background, palette.colors["text"], dark=palette.dark)
-    return all_colors(palette.colors, palette.gradients, background, dark=palette.dark), gradients
+        return ansi_colors(palette.colors, palette.gradients)
+    return all_colors(palette.colors, dark=palette.dark)
 
 
 def _gradient_steps(colors: tuple[str, ...], *, ansi: bool) -> tuple[str, ...]:
@@ -229,8 +214,9 @@ def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     dark, colors, stops = role_colors(theme)
+    colors |= _readable_own(("good", "warn", "bad"), colors, dark=dark)
     gradients = {role: _gradient_steps(of_role, ansi=False) for role, of_role in stops.items()}
-    palette = Palette(name, name, dark, ansi=False, colors=colors, gradients=gradients, borrowed=True)
+    palette = Palette(name, name, dark, ansi=False, colors=colors, gradients=gradients)
     if not theme.unusable:
         return palette, ""
     more = f" and {len(theme.unusable) - 1} more" if len(theme.unusable) > 1 else ""
@@ -395,42 +381,11 @@ OPTIONAL_ROLES = (INFO, *KINDS, *PARTS)
 """Roles that a theme file may leave out."""
 EDGES = tuple(f"{kind}_edge" for kind in KINDS)
 """Roles of the frames of panels; always derived."""
-STACKED = (("running", "waiting"), ("generation", "prompt"))
-"""Gradients that share a plot, step by step."""
 
-APART = 12.0
-"""Least difference of two series in one plot (CIELAB, for the eyes that see them closest)."""
-STACKED_APART = 20.0
-"""As `APART`, for two gradients in one plot."""
-_KINDS_APART = 10.0
-"""As `APART`, for kinds of panels, which are also named."""
-_LEAST_CHROMA = 20.0
-"""A theme without any colour of more chroma (CIELAB) is grey, and stays grey."""
 _READABLE = 4.5
 """Least contrast ratio of text (WCAG 2.1, level AA), where the theme's own text has it."""
 _MIXES = 16
 """Mixtures with the background that are tried for a paler colour."""
-_BLUE = (205.0, 265.0)
-"""Hues in degrees that count as blue."""
-_OURS: Mapping[bool, Mapping[str, tuple[str, ...]]] = {
-    True: {
-        INFO: ("#6cb2ff",),
-        "kinds": ("#86b84a", "#6aa5e8", "#c08ae0", "#4fbfae", "#d6a75c"),
-        "parts": (
-            "#13dda3", "#4f81e8", "#fcbf53", "#d158a9", "#98920d", "#cba0fa", "#c2fc8a", "#d54a6d"
-        ),
-        "stops": ("#2fb5ac", "#e8963a", "#7bd88f", "#4f81e8", "#cba0fa", "#f2f2f2", "#ffd166"),
-    },
-    False: {
-        INFO: ("#0a5cc0",),
-        "kinds": ("#3f7500", "#1f5fb0", "#7a3cb0", "#0b7070", "#8a5a00"),
-        "parts": (
-            "#178064", "#1e47c2", "#6e4907", "#8d2188", "#807402", "#22106b", "#5a773b", "#7b0c32"
-        ),
-        "stops": ("#0b7a75", "#a85300", "#1a7f5a", "#1e47c2", "#6f42c1", "#101010", "#7a6a00"),
-    },
-}  # fmt: skip
-"""sparktop's own colours for these roles, on dark and on light backgrounds."""
 
 Gradients = Mapping[str, tuple[str, ...]]
 
@@ -446,80 +401,25 @@ def ansi_colors(colors: Mapping[str, str], gradients: Gradients) -> dict[str, st
     return full | {edge: full[kind] for edge, kind in zip(EDGES, KINDS, strict=True)}
 
 
-def all_colors(
-    colors: Mapping[str, str], gradients: Gradients, background: str, *, dark: bool
-) -> dict[str, str]:
+def _readable_own(roles: Iterable[str], colors: Mapping[str, str], *, dark: bool) -> dict[str, str]:
+    """Return sparktop's own colours of `roles` by role, mixed with the text's until they can be read."""
+    background = seen_background(colors["background"], colors["text"])
+    least = min(_READABLE, contrast(colors["text"], background))
+    ours = shipped_palettes()["spark-dark" if dark else "spark-light"].colors
+    return {role: with_contrast(ours[role], background, colors["text"], least) for role in roles}
+
+
+def all_colors(colors: Mapping[str, str], *, dark: bool) -> dict[str, str]:
     """Return `colors` with a colour, "#rrggbb", for every optional role and for the frames of panels.
 
-    They are chosen among the theme's own colours, such that they differ clearly for all kinds of eyes; where
-    it has too few different colours, sparktop's own are added.
-
-    Optional roles that `colors` has already stay as they are; frames are always derived. `background` is the
-    theme's background, and `dark` whether it is dark.
+    Optional roles that `colors` lacks are those of sparktop's own dark or light theme; frames are derived.
     """
-    least = min(_READABLE, contrast(colors["text"], background))
-    ours = _OURS[dark]
-
-    def make_readable(color: str) -> str:
-        return with_contrast(color, background, colors["text"], least)
-
-    stops = [stop for name in gradients for stop in (gradients[name][0], gradients[name][-1])]
-    colors_of_theme = [*stops, *(colors[role] for role in ("accent", "key", "title"))]
-    grey = max(map(chroma, colors_of_theme), default=0.0) < _LEAST_CHROMA
-    full = dict(colors)
-    signals = [full[role] for role in ("good", "warn", "bad")]
-    blues = [stop for stop in stops if _BLUE[0] <= hue(stop) <= _BLUE[1] and chroma(stop) >= _LEAST_CHROMA]
-    _add_missing_colors(full, (INFO,), map(make_readable, (*blues, *ours[INFO])), signals, APART)
-    kinds = [full["border"]] * len(KINDS) if grey else [*colors_of_theme, *ours["kinds"]]
-    _add_missing_colors(full, KINDS, map(make_readable, kinds), [full["bad"]], 0.0 if grey else _KINDS_APART)
-    ends = [steps[-1] for steps in gradients.values()]
-    more = [mix(part, other, 0.4) for other in (background, full["text"]) for part in ours["parts"]]
-    _add_missing_colors(full, PARTS, map(make_readable, (*ends, *ours["parts"], *more)), [], APART)
+    background = seen_background(colors["background"], colors["text"])
+    missing = [role for role in OPTIONAL_ROLES if role not in colors]
+    full = {**colors, **_readable_own(missing, colors, dark=dark)}
     strength = contrast(full["border"], background)
     for edge, kind in zip(EDGES, KINDS, strict=True):  # as pale as the theme's border, of the kind's hue
         mixes = [mix(full[kind], background, step / _MIXES) for step in range(_MIXES)]
         strong = [pale for pale in mixes if contrast(pale, background) >= strength]
         full[edge] = strong[-1] if strong else full[kind]
     return full
-
-
-def _add_missing_colors(
-    full: dict[str, str], roles: Sequence[str], candidates: Iterable[str], beside: Sequence[str], least: float
-) -> None:
-    """Add to `full` a colour from `candidates` for each of `roles` that is missing in it.
-
-    The colour is the first candidate that differs by at least `least` from the colours in `beside` and from
-    those that `roles` have so far. If there is no such candidate, it is the candidate that differs most.
-    """
-    missing = [role for role in roles if role not in full]
-    if not missing:
-        return
-    pool = list(dict.fromkeys(candidates))
-    chosen = [*beside, *(full[role] for role in roles if role in full)]
-    for role in missing:
-        apart = {color: min((difference(color, other) for other in chosen), default=100.0) for color in pool}
-        farthest = max(pool, key=apart.__getitem__)
-        full[role] = next((color for color in pool if apart[color] >= least), farthest)
-        chosen.append(full[role])
-
-
-def distinct_gradients(
-    gradients: Gradients, background: str, text: str, *, dark: bool
-) -> dict[str, tuple[str, ...]]:
-    """Return `gradients` with the second of each pair in `STACKED` replaced if it looks like the first.
-
-    It is replaced by another gradient of the theme, else by a single colour of sparktop's, which is mixed
-    with the colour `text` until it can be seen on `background`.
-    """
-    result = dict(gradients)
-    least = min(_READABLE, contrast(text, background))
-    for lower, upper in STACKED:
-        steps = len(gradients[lower])
-        pool = [gradients[upper], *gradients.values()]
-        pool += [tuple(reversed(gradient)) for gradient in pool]
-        pool += [(with_contrast(stop, background, text, least),) * steps for stop in _OURS[dark]["stops"]]
-        apart = [min(map(difference, gradients[lower], gradient)) for gradient in pool]
-        farthest = pool[apart.index(max(apart))]
-        far = (gradient for gradient, nearest in zip(pool, apart, strict=True) if nearest >= STACKED_APART)
-        result[upper] = next(far, farthest)
-    return result

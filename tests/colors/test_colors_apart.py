@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from sparktop.colors.palette import INFO, KINDS, PARTS, STACKED, Palette, read_user_themes, shipped_palettes
+from sparktop.colors.palette import INFO, KINDS, PARTS, Palette, shipped_palettes
 
-DATA = Path(__file__).parent.parent / "data" / "btop-themes"
 # How linear red, green and blue are seen without one kind of cone (Machado, Oliveira and Fernandes 2009).
 SIGHT = {
     "full": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
@@ -31,14 +27,18 @@ SIGHT = {
         (0.004733, 0.691367, 0.303900),
     ),
 }
+STACKED = [
+    (f"{one}/{level}", f"{other}/{level}")
+    for one, other in (("generation", "prompt"), ("running", "waiting"))
+    for level in range(16)
+]
 SIDE_BY_SIDE = [
     ("good", "warn"),
     ("warn", "bad"),
     ("good", "bad"),
     ("accent", "warn"),
     ("accent", "bad"),
-    *((f"generation/{level}", f"prompt/{level}") for level in range(16)),
-    *((f"running/{level}", f"waiting/{level}") for level in range(16)),
+    *STACKED,
 ]
 
 
@@ -85,55 +85,13 @@ def pairs(*roles: str) -> list[tuple[str, str]]:
     return [(one, other) for index, one in enumerate(roles) for other in roles[:index]]
 
 
-def series_apart(palette: Palette, stacked: float, parts: float) -> None:
-    """Check that every pair of series in a plot differs enough for each colour vision."""
-    both = [(f"{one}/{level}", f"{other}/{level}") for one, other in STACKED for level in range(16)]
-    for sight in SIGHT:
-        for least, group in ((stacked, both), (parts, pairs(*PARTS))):
-            for one, other in group:
-                assert difference(palette, one, other, sight) >= least, (sight, one, other)
-
-
 @pytest.mark.parametrize(
     "palette", [p for p in shipped_palettes().values() if not p.ansi], ids=lambda p: p.name
 )
 def test_what_shares_a_plot_or_a_board_differs_for_all_eyes(palette: Palette) -> None:
     """Series of a plot, good and bad states, and kinds of panels differ in each theme."""
-    series_apart(palette, stacked=20, parts=16)
-    for least, roles in ((15, ("good", "warn", "bad", INFO)), (10, (*KINDS, "bad"))):
+    signals, kinds = pairs("good", "warn", "bad", INFO), pairs(*KINDS, "bad")
+    for least, group in ((20, STACKED), (16, pairs(*PARTS)), (15, signals), (10, kinds)):
         for sight in SIGHT:
-            for one, other in pairs(*roles):
+            for one, other in group:
                 assert difference(palette, one, other, sight) >= least, (sight, one, other)
-
-
-def borrowed(tmp: Path, lines: list[str]) -> Palette:
-    """Return the btop theme with these lines."""
-    (tmp / "b.theme").write_text("\n".join(lines), encoding="utf-8")
-    return read_user_themes(tmp)[0]["b"]
-
-
-def btop_lines(background: str, text: str, stops: dict[str, str]) -> list[str]:
-    return [
-        f'theme[main_bg]="{background}"',
-        f'theme[main_fg]="{text}"',
-        *(f'theme[{key}_start]="{stop}"' for key, stop in stops.items()),
-    ]
-
-
-GRADIENTS = ("temp", "cpu", "free", "cached", "available", "used", "download", "upload", "process")
-
-
-@settings(max_examples=15, deadline=None)
-@given(st.dictionaries(st.sampled_from(GRADIENTS), st.integers(0, 0xFFFFFF).map("#{:06x}".format)))
-def test_any_btop_theme_gets_series_that_differ(
-    tmp_path_factory: pytest.TempPathFactory, stops: dict[str, str]
-) -> None:
-    """Series differ in any btop theme, whatever its gradients."""
-    theme = borrowed(tmp_path_factory.mktemp("themes"), btop_lines("#101418", "#d0d4d8", stops))
-    series_apart(theme, stacked=20, parts=10)
-
-
-def test_series_of_our_own_btop_files_differ() -> None:
-    """Series of our own btop files differ, also on the terminal's own background, which is assumed."""
-    for palette in read_user_themes(DATA)[0].values():
-        series_apart(palette, stacked=20, parts=11)
