@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from html import escape
 from itertools import groupby
 
@@ -12,7 +12,7 @@ from sparktop.analysis.summary import Summary, verdict
 from sparktop.analysis.wall import Top
 from sparktop.browser.page import Kind, Page
 from sparktop.browser.picture import Link, PageSection, Picture, row_html
-from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import balances_read_first
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
@@ -31,13 +31,13 @@ from sparktop.panels.board.layout import (
 )
 from sparktop.panels.board.scene import Scene, index_of, is_wall
 from sparktop.panels.board.view import Arrangement, Sort, View
-from sparktop.panels.board.wall import ATTENTION, FILTER_NOTE, LISTS_NOTE, WallOrders
+from sparktop.panels.board.wall import ATTENTION, WallOrders
 from sparktop.panels.board.wall_lines import KEY
 from sparktop.panels.parts.figures import alerts_sign, wrap_sentence
-from sparktop.panels.parts.text import Row, row_text
+from sparktop.panels.parts.text import Row
 
 FILTER = "filter"
-"""The element of a page in which the filter is typed, which a link with "#" leads to."""
+"""The element of a page in which the filter is typed."""
 _SORT_KEY = "o"
 _GAP = 2
 """Cells between two words to choose from."""
@@ -92,22 +92,6 @@ def _choice_rows(
     return rows, links
 
 
-def edge_links(rows: Sequence[Row], page: Page) -> Iterator[Link]:
-    """Yield links over the keys in the lower edge of a wall, which is drawn as `rows`; `page` shows it."""
-    edge, lists, filters = (row_text(row) for row in (rows[-1], LISTS_NOTE, FILTER_NOTE))
-    left = edge.removesuffix("─╯")
-    if left.endswith(filters):
-        left = left.removesuffix(filters)
-        yield Link(f"#{FILTER}", "filter", cell_width(left), len(rows) - 1, cell_width(filters))
-    if left.endswith(lists):
-        list_choices = [None, *Top]
-        next_choice = list_choices[(list_choices.index(page.top) + 1) % len(list_choices)]
-        after = replace(page, top=next_choice, ignored=())
-        words = "the groups" if next_choice is None else f"the list {next_choice.value}"
-        start = cell_width(left.removesuffix(lists))
-        yield Link(after.address, f"show {words}", start, len(rows) - 1, cell_width(lists))
-
-
 _ALONE = (
     *(Kind.BALANCE, Kind.BACKEND, Kind.NODE, Kind.ROUTER, Kind.EVENTS),
     *(Kind.GROUP, Kind.MACHINES, Kind.PROMETHEUS, Kind.WHY),
@@ -143,10 +127,6 @@ _HEADINGS: dict[str, str] = {
 """Headings by the kind of a panel; the name of what it shows follows."""
 _ZOOMED = {kind: kind.value for kind in _ALONE} | {Kind.WHY: "evidence", Kind.GROUP: "members"}
 """The panel that a page shows alone."""
-_WALLS = frozenset({"wall", "members", "scraped", "machines", "prometheus"})
-"""Kinds of panels with the keys of a wall in their lower edge."""
-_PAIR = 2
-"""Least servers of a page that leads to others."""
 _EVENTS_HEIGHT = 3
 """Least rows of alerts and events."""
 _LOWER_EDGE = {
@@ -160,7 +140,7 @@ _NO_GROUP = (
 _NOTHING = {Kind.MACHINES: "No machine is watched."}
 """What a page without a name says where nothing of its kind is there."""
 _ROLES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "text", None: "good"}
-_EACH_NODE, _EACH_GROUP, _EACH_NARROW_GROUP, _EACH_ROUTER, _EACH_BACKEND = 8, 9, 6, 4, 9
+_EACH_NODE, _EACH_GROUP, _EACH_NARROW_GROUP, _EACH_ROUTER, _EACH_BACKEND = 8, 9, 6, 3, 9
 """Rows of a panel of each kind, where the board has room for all."""
 _SCREEN_HEIGHT, _AROUND_LIST = 58, 3
 """Rows of the board that a monitor of 1920×1080 shows at once, where servers stand abreast in a higher one;
@@ -197,16 +177,13 @@ def draw(page: Page, snapshot: Snapshot, width: int, orders: Orders | None = Non
         ordered = orders.board.of(snapshot, view)
     height = _board_height(ordered, width, view) if key is None else _height_alone(key, snapshot)
     drawn = Scene(ordered, width, height, view, zoomed=key, orders=orders.walls).draw()
-    bands = list(_panel_bands(drawn, page, alone=key))
+    bands = list(_panel_bands(drawn, alone=key))
     if page.has_choice:
         has_lists = is_board_wall if key is None else key.kind == "prometheus"
         chooses = choice_section(page, ordered, width, has_lists=has_lists)
         bands[:0] = [] if chooses is None else [(chooses,)]
     if key is None:
         bands.append((_events_section(snapshot, width),))
-    else:
-        neighbours = _neighbours_section(page, snapshot, width)
-        bands += [] if neighbours is None else [(neighbours,)]
     return page_picture(bands, snapshot, width, title="" if key is None else _heading_of(key))
 
 
@@ -283,30 +260,6 @@ def _height_alone(key: PanelKey, snapshot: Snapshot) -> int:
     return max(_ALONE_HEIGHT, _AROUND_LINES + min(_MOST_LINES, lines.get(key.kind, 0)))
 
 
-def _neighbours_section(page: Page, snapshot: Snapshot, width: int) -> PageSection | None:
-    """Return a section that leads to the servers, machines or routers before and after that of a page.
-
-    After the last one comes the first. Return None for other pages, and where there is only one.
-    """
-    names_of_kind = {
-        Kind.BACKEND: [view.name for view in snapshot.backends],
-        Kind.NODE: [view.name for view in snapshot.nodes],
-        Kind.ROUTER: [view.name for view in snapshot.routers],
-    }
-    names = names_of_kind.get(page.kind, [])
-    if page.name not in names or len(names) < _PAIR:
-        return None
-    index, half = names.index(page.name), width // 2
-    before, after = names[index - 1], names[(index + 1) % len(names)]
-    left, right = fit(f" ← {clean(before, 80)}", half), fit(f"{clean(after, 80)} → ", width - half, "right")
-    links = (
-        Link(Page(page.kind, before).path, f"before: {clean(before, 80)}", 0, 0, half, 2),
-        Link(Page(page.kind, after).path, f"after: {clean(after, 80)}", half, 0, width - half, 2),
-    )
-    rows: list[Row] = [[(left, "accent"), (right, "accent")], []]  # two rows, so that a finger finds it
-    return PageSection("Before and after", width, tuple(map(row_html, rows)), links)
-
-
 def _board_height(snapshot: Snapshot, width: int, view: View) -> int:
     """Return a height in rows in which every panel of the board is of comfortable size, if possible."""
     if is_wall(snapshot, width, _WALL_HEIGHT, view):
@@ -328,12 +281,10 @@ def _events_section(snapshot: Snapshot, width: int) -> PageSection:
     if len(rows) > _MOST_EVENTS:
         rows = events_panel(snapshot, width, _MOST_EVENTS)
     place = Place("events", 0, 0, 0, width, len(rows))
-    return _panel_section(Drawn(PanelKey("events", ""), place, rows), (), Page())
+    return _panel_section(Drawn(PanelKey("events", ""), place, rows), ())
 
 
-def _panel_bands(
-    drawn: Iterable[Drawn], page: Page, *, alone: PanelKey | None
-) -> Iterator[tuple[PageSection, ...]]:
+def _panel_bands(drawn: Iterable[Drawn], *, alone: PanelKey | None) -> Iterator[tuple[PageSection, ...]]:
     """Yield the panels as sections, those side by side together; the panel `alone` has no link to itself.
 
     What has no rows of its own is an entry of the list before it, and becomes a link of that list.
@@ -347,15 +298,13 @@ def _panel_bands(
             entries.append(drawn_panel)
     for _, band in groupby(panels, key=lambda panel: panel[0].place.y):
         yield tuple(
-            _panel_section(panel, inner, page, is_alone=panel.key == alone)
+            _panel_section(panel, inner, is_alone=panel.key == alone)
             for panel, inner in sorted(band, key=lambda panel: panel[0].place.x)
         )
 
 
-def _panel_section(
-    panel: Drawn, entries: Iterable[Drawn], page: Page, *, is_alone: bool = False
-) -> PageSection:
-    place, key = panel.place, panel.key
+def _panel_section(panel: Drawn, entries: Iterable[Drawn], *, is_alone: bool = False) -> PageSection:
+    place = panel.place
     title_links = [] if is_alone else [_panel_link(panel.key, 0, 0, place.width, 1)]
     if panel.key.kind in _LOWER_EDGE:
         kind, words = _LOWER_EDGE[panel.key.kind]
@@ -372,9 +321,6 @@ def _panel_section(
         )
         for entry in entries
     ]
-    if key.kind in _WALLS:
-        is_of_prometheus = key.kind == "prometheus" and not is_alone
-        inner += edge_links(panel.rows, Page(Kind.PROMETHEUS, key.name) if is_of_prometheus else page)
     links = tuple(link for link in (*title_links, *inner) if link is not None)
     return PageSection(_heading_of(panel.key), place.width, tuple(map(row_html, panel.rows)), links)
 

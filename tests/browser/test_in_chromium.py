@@ -127,7 +127,7 @@ async def test_the_lists_and_the_filter_of_a_wall_work_and_stay(
     await tab.begin(width, 800, is_phone=width < 400)
     await tab.open(address(served))
     await tab.until(shows("120 servers"))
-    await tab.value("""document.querySelector('a[aria-label="show the list most waiting"]').click()""")
+    await tab.value("""document.querySelector('a[aria-label="lists: most waiting"]').click()""")
     await tab.until(f"location.search === '?list=waiting' && {READY} && {shows('shows the next list')}")
     await tab.press("l")
     await tab.until(f"location.search === '?list=kv' && {READY}")

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.wall import Top
-from sparktop.browser.drawing import Orders, draw
+from sparktop.browser.drawing import draw
 from sparktop.browser.page import (
     MOST_WORDS,
     WIDTHS,
@@ -21,7 +21,7 @@ from sparktop.browser.page import (
     with_choice,
 )
 from sparktop.browser.picture import Picture, row_html
-from sparktop.browser.server import page_html, style_sheet, token_html
+from sparktop.browser.server import page_html, style_sheet
 from sparktop.colors.palette import shipped_palettes
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
@@ -84,16 +84,11 @@ def test_a_page_of_hostile_names_has_no_element_of_theirs(kind: Kind) -> None:
     elements = Elements(picture.html)
     assert elements.names <= ALLOWED
     assert elements.attributes <= {"class", "href", "aria-label", "aria-hidden", "data-key"}
-    assert all(re.fullmatch(r"/[\w/%.~-]*(\?[\w=&%+-]*)?|#filter", link) for link in elements.links)
+    assert all(re.fullmatch(r"/[\w/%.~-]*(\?[\w=&%+-]*)?", link) for link in elements.links)
     html = page_html(picture, Page(kind), theme="spark-dark", themes=("spark-dark",))
     assert not BIDI.search(html)
     assert "<script>" not in html
     assert not Elements(html).attributes & {"style", "onload", "onclick", "onerror", "src"} - {"src"}
-
-
-def test_the_form_for_the_token_escapes_where_it_leads() -> None:
-    """The address in the form for the token is escaped."""
-    assert 'value="/&#34;&gt;&lt;x"' in token_html(theme="spark-dark", next_path='/"><x', is_wrong=True)
 
 
 @pytest.mark.parametrize("page", [Page(), Page(Kind.NODE, "a/b %é漢"), Page(Kind.SWEEP, "imports/x.json")])
@@ -185,7 +180,7 @@ def test_the_board_of_many_servers_leads_to_groups_and_machines(fleet: Snapshot,
 def test_the_page_of_a_group_has_all_its_servers(fleet: Snapshot) -> None:
     """The page of a group shows all its servers, as a page scrolls."""
     members = {f"/backend/{one.name}" for one in fleet.backends if one.group == "gpt-oss"}
-    assert members | {"#filter"} == paths(draw(Page(Kind.GROUP, "gpt-oss"), fleet, 80))
+    assert members == paths(draw(Page(Kind.GROUP, "gpt-oss"), fleet, 80))
 
 
 def test_the_groups_of_a_prometheus_have_pages(fleet: Snapshot) -> None:
@@ -203,25 +198,6 @@ def test_what_is_gone_is_said(fleet: Snapshot) -> None:
     assert not draw(Page(Kind.PROMETHEUS, "gone"), fleet, 80).is_found
     bare = replace(fleet, nodes=())
     assert "No machine is watched." in draw(Page(Kind.MACHINES), bare, 80).html
-
-
-@pytest.mark.parametrize("width", [60, 200])
-def test_the_words_in_the_frame_are_links(fleet: Snapshot, width: int) -> None:
-    """The words in the frame are links: to the next list, and from the last one back to the groups."""
-    page = Page()
-    seen: list[str] = []
-    for _ in range(len(Top) + 1):
-        panel = draw(page, replace(fleet, fleets=()), width).bands[1][0]
-        lists = next(link for link in panel.links if link.label.startswith("show "))
-        words = next(link for link in panel.links if link.path == "#filter")
-        text = re.sub("<[^>]*>", "", panel.rows[-1])
-        assert text[lists.x : lists.x + lists.width].strip() == "lists"
-        assert text[words.x : words.x + words.width].strip() == "/ filter"
-        assert {lists.y, words.y} == {len(panel.rows) - 1}
-        seen.append(lists.path)
-        path, _, query = lists.path.partition("?")
-        page = parse_path(path, dict(parse_qsl(query))) or page
-    assert seen == ["/?list=waiting", "/?list=kv", "/?list=ttft", "/?list=clock", "/"]
 
 
 def test_eight_sparks_fit_a_monitor() -> None:
@@ -248,13 +224,6 @@ def three() -> Snapshot:
         nodes=(),
         backends=tuple(replace(backend(name), generation_tps=tps) for name, tps in servers),
     )
-
-
-def servers_of(page: Page, shown: Snapshot, orders: Orders | None = None) -> list[str]:
-    """Return the names of the servers on a board, from top to bottom."""
-    picture = draw(page, shown, 80, orders)
-    links = [link.path for band in picture.bands for section in band for link in section.links]
-    return list(dict.fromkeys(path[-1] for path in links if re.fullmatch("/backend/s-[abc]", path)))
 
 
 @pytest.mark.parametrize(
@@ -294,20 +263,6 @@ def test_a_filter_is_cleaned_cut_and_escaped() -> None:
     html = page_html(draw(found, three(), 80), found, theme="spark-dark", themes=("spark-dark",))
     assert "<script>alert" not in html
     assert "No server or machine matches" in html
-
-
-def test_a_board_is_ordered_and_filtered_as_chosen() -> None:
-    """Servers have the configured order by default; an order by live values is kept for some seconds."""
-    shown, orders = three(), Orders()
-    assert servers_of(Page(), shown) == ["b", "c", "a"]
-    assert servers_of(Page(sort=Sort.NAME), shown) == ["a", "b", "c"]
-    assert servers_of(Page(filter="s-c"), shown) == ["c"]
-    tokens = Page(sort=Sort.TOKENS)
-    assert servers_of(tokens, shown, orders) == ["a", "c", "b"]
-    swapped = tuple(
-        replace(one, generation_tps=9000.0 if one.name == "s-b" else 1.0) for one in shown.backends
-    )
-    assert servers_of(tokens, replace(shown, at=shown.at + 1, backends=swapped), orders) == ["a", "c", "b"]
 
 
 async def test_the_page_and_its_changes_have_the_choice_of_the_address(start_server: StartServer) -> None:
