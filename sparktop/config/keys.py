@@ -63,7 +63,7 @@ KEYS = (
         "selected panel, else the top line's, on the full screen, and back",
         "zoom",
     ),
-    Key("why", ("w",), "w", "why", "why this balance verdict: plots and figures; then its picture", "why"),
+    Key("why", ("w",), "w", "why", "why this balance verdict: figures and a plot; then its picture", "why"),
     Key("processes", ("P",), "P", "processes", "processes of a node (selected or first)", "processes"),
     Key(
         "compared",

@@ -76,8 +76,6 @@ class Swing(Struct, frozen=True):
     score: float | None = None
     """Spread, regularity and number of cycles combined into one number, which is hardly ever above 0 for
     random routing."""
-    spectrum: Mapping[float, float] = {}
-    """Share of the variance (0 to 1) by period in seconds, shortest period first."""
     autocorrelation: Mapping[float, float] = {}
     """Autocorrelation (-1 to 1) by lag in seconds."""
 

@@ -16,7 +16,7 @@ in a bucket whose upper edge is at least twice the lower one is interpolated, an
 
 A balance is judged over a time window that ends now. `verdict` is the announced verdict, `verdict_now` the
 verdict on the newest window; `reasons`, `hint` and all values are of that window. Shares are 0 to 1. The
-plots of the evidence (spectrum and autocorrelation) are left out.
+the plot of the evidence (autocorrelation) is left out.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ def balance_json(balance: Balance) -> dict[str, object]:
         "verdict_now": balance.word_now,
         "step_time": _step_time_json(balance.pace.common),
         "step_times": {name: _step_time_json(step) for name, step in balance.pace.own.items()},
-        "swing": None if balance.swing is None else fields_of(balance.swing, "spectrum", "autocorrelation"),
+        "swing": None if balance.swing is None else fields_of(balance.swing, "autocorrelation"),
         "rules": [_rule_json(rule(balance)) for rule in RULES],
     }
 

@@ -282,13 +282,13 @@ def test_json_has_no_infinities_and_no_escapes() -> None:
         steadiness=float("inf"),
         mean_load={"a\x07": float("nan")},
         pace=GroupPace(StepTime(0.02, 0.001, 30)),
-        swing=Swing("a", spectrum={1.0: 0.5}),
+        swing=Swing("a", autocorrelation={1.0: 0.5}),
     )
     shown = replace(Pair().look(), balance=(hostile,))
     text = json.dumps(to_json(shown), allow_nan=False)
     (found,) = json.loads(text)["balance"]
     assert (found["group"], found["steadiness"], found["mean_load"]) == ("[2Jproxy", None, {"a": None})
-    assert "spectrum" not in text
+    assert "autocorrelation" not in text
 
 
 def test_no_list_explains_another_word_than_the_one_above_it(swinging: Snapshot) -> None:

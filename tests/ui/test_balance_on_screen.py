@@ -102,12 +102,12 @@ async def test_evidence_that_is_taller_than_the_terminal_scrolls() -> None:
         await board.press("w")
         first = below()
         assert first > 3
-        assert "variance by period" not in board.text
+        assert "autocorrelation of the load" not in board.text
         await board.press("down")
         assert below() == first - 3
         for key, seen in (("down", True), ("pageup", False), ("pagedown", True)):
             await board.press(*[key] * first)
-            assert ("variance by period" in board.text) is seen
+            assert ("autocorrelation of the load" in board.text) is seen
         assert below() == 0
 
 

@@ -460,7 +460,6 @@ def find_swing(grid: LoadGrid, slots: Sequence[int], e2e_s: float | None) -> Swi
         relative_rms=rms,
         moving_share=moving,
         mutual=mutual,
-        spectrum=_spectrum_by_period(spectrum, step),
         autocorrelation={lag * step: value for lag, value in enumerate(correlation)},
     )
     lag = _turning_lag(correlation, step, len(points), e2e_s)
@@ -681,17 +680,6 @@ def _autocorrelation(centred: Sequence[float], present: float) -> list[float]:
         products = _dot(centred[lag:], centred)
         result.append(products / ((count - lag) * present * present) / power)
     return result
-
-
-def _spectrum_by_period(spectrum: Sequence[float], step: float) -> dict[float, float]:
-    """Return the spectrum by period in seconds, the shortest first.
-
-    Left out are periods below `_SHORTEST_STEPS` points, and that of the whole spectrum (k = 1), which is
-    longer than any window.
-    """
-    last = _SPECTRUM_SIZE // _SHORTEST_STEPS
-    picked = range(last, 1, -1)
-    return {_SPECTRUM_SIZE * step / k: spectrum[k] for k in picked}
 
 
 _SPREAD, _TURN, _CYCLES, SCORE_LIMIT = 4.3, 5.7, 7.2, 8.8

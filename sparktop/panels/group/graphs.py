@@ -14,7 +14,7 @@ from sparktop.graphics.braille import cell_means, flip_table, lead_row
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView, stale_s
-from sparktop.model.series import known_mean, known_sum, sum_if_all_known
+from sparktop.model.series import known_max, known_mean, known_sum, sum_if_all_known
 from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, heading, label, label_row, ruled_line
 from sparktop.panels.parts.graph import (
@@ -151,11 +151,9 @@ class GroupSlots(Struct, frozen=True, eq=False):
     names: tuple[str, ...]
     running: list[Slots]
     waiting: list[Slots]
-    generation_tps: list[Slots]
     end_slot: int
     load: ScaleTop
     """Upper end of the scale of the loads, which a short spike does not raise."""
-    tps_top: float
     group_tps: Slots
     even_tps: float | None
     """Estimated tokens per second of an even split; None where little or nothing was lost."""
@@ -182,13 +180,11 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
         names=tuple(line.name for line in lines),
         running=running,
         waiting=waiting,
-        generation_tps=speeds,
         end_slot=axis.end_slot,
         load=top_without_spikes(loads, LEAST_LOAD),
-        tps_top=nice_ceiling(_highest(speeds), LEAST_TPS),
         group_tps=group,
         even_tps=even,
-        group_top=nice_ceiling(max(_highest([group]), even or 0.0), LEAST_TPS),
+        group_top=nice_ceiling(known_max((*group, even)), LEAST_TPS),
         tps=tuple(line.tps for line in lines),
     )
 
@@ -215,10 +211,6 @@ def load_slots(running: Slots, waiting: Slots) -> Slots:
     Where only waiting requests are unknown, they count as 0.
     """
     return [None if run is None else run + (wait or 0.0) for run, wait in zip(running, waiting, strict=True)]
-
-
-def _highest(columns: Sequence[Slots]) -> float:
-    return max([value for column in columns for value in column if value is not None], default=0.0)
 
 
 def _even_tps(balance: Balance, lines: Sequence[LoadLine]) -> float | None:
@@ -251,17 +243,6 @@ def scale_end(words: Row, end: str) -> Row:
     return spread_row(words, [(f"{end}┤", "muted")], GUTTER)
 
 
-def tps_heading(title: str, top: float, width: int, more: str = "") -> Row:
-    """Return the title row above a graph of tokens/s, with its scale, which ends at `top`."""
-    return heading(title, f"{more}{scale_words(numbers.tick(top))} tok/s", width)
-
-
-def tps_words(sign: str, tps: float | None) -> Row:
-    """Return a row with `sign` and the current token rate `tps`; muted if the rate is unknown."""
-    is_known = tps is not None
-    return [(f"{sign} ", "title"), (numbers.rate(tps, 6).strip(), "title" if is_known else "muted")]
-
-
 def group_speed(slots: GroupSlots, width: int, height: int) -> list[Row]:
     """Draw the group's token rate over time as `height` rows below a title row.
 
@@ -273,9 +254,11 @@ def group_speed(slots: GroupSlots, width: int, height: int) -> list[Row]:
     if slots.even_tps is not None:
         more += f"┄ {numbers.rate(slots.even_tps, 6).strip()} if even · "
         rows = with_level(rows, slots.even_tps / slots.group_top)
-    words = [*tps_words("Σ", None if None in slots.tps else known_sum(slots.tps)), label(" tok/s")]
+    tps = None if None in slots.tps else known_sum(slots.tps)
+    words = label_row(("Σ ", "title"), figure(numbers.rate(tps, 6).strip(), LIVE), " tok/s")
     gutter = [scale_end(words, numbers.tick(slots.group_top))]
-    return [tps_heading("tok/s of the group", slots.group_top, width, more), *in_gutter(gutter, rows)]
+    scale = f"{more}{scale_words(numbers.tick(slots.group_top))} tok/s"
+    return [heading("tok/s of the group", scale, width), *in_gutter(gutter, rows)]
 
 
 def with_level(rows: list[Row], share: float) -> list[Row]:
@@ -301,27 +284,17 @@ UP, DOWN = "▲", "▼"
 # A stretch of a lead strip: nobody leads, or one backend does.
 _LEADS = re.compile("[─ ]+|[▲▼]+")
 _LOAD_GRADIENTS = ("running", "waiting")
-_SPEED_FROM = 13
-"""Height in rows of all graphs together from which on each backend's token rate is drawn."""
 
 
 def pair_rows(slots: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
-    """Draw loads and token rates of two backends as `height` rows, or a few more if `height` is too small.
+    """Draw loads of two backends and their token rate as `height` rows, or a few more if that is too small.
 
     A `lead_margin` of 0.2 means that a backend leads if its load is at least 20 % above its even share.
     """
-    # Halves of the loads and of the token rates, one for each backend; no rates where rows are few.
     room = height - 3  # two rules and the centre line
-    load, speed = max(1, room * 2 // 5), 0
-    group = max(2, room - 2 * load)
-    if room - 1 >= _SPEED_FROM:
-        load, speed = (room - 1) * 6 // 22, max(1, round((room - 1) * 2 / 22))
-        group = room - 1 - 2 * (load + speed)
-    rows = [load_heading(slots, width), *_pair_loads(slots, lead_margin, width - GUTTER, load)]
-    if speed:
-        heading = tps_heading("tok/s of each", slots.tps_top, width)
-        rows += [heading, *_pair_speeds(slots, width - GUTTER, speed)]
-    return [*rows, *group_speed(slots, width, group)]
+    load = max(1, room * 2 // 5)
+    loads = _pair_loads(slots, lead_margin, width - GUTTER, load)
+    return [load_heading(slots, width), *loads, *group_speed(slots, width, max(2, room - 2 * load))]
 
 
 def load_heading(slots: GroupSlots, width: int) -> Row:
@@ -376,49 +349,24 @@ def _counts_rows(slots: GroupSlots, index: int) -> list[Row]:
     ]
 
 
-def _pair_speeds(slots: GroupSlots, width: int, half: int) -> list[Row]:
-    up, down = slots.generation_tps
-    nothing: Slots = [None] * len(up)
-    gradients = ("generation", "generation")
-    above, below = opposed_rows(
-        (up, nothing), (down, nothing), width, half, slots.tps_top, gradients, end_slot=slots.end_slot
-    )
-    top = numbers.tick(slots.tps_top)
-    ends = [scale_end([*tps_words(sign, tps)], top) for sign, tps in zip((UP, DOWN), slots.tps, strict=True)]
-    empty: list[Row] = [[] for _ in range(half - 1)]
-    return [
-        *in_gutter(ends[:1], above),
-        *in_gutter([*empty, ends[1]], below),
-    ]
-
-
 _GROUP = 3
 """Least height in rows of the graph of the group's token rate."""
-_MOST_ROWS_EACH = 4
+_MOST_ROWS_EACH = 8
 """Most rows of the load of one backend."""
 
 
-def many_rows(slots: GroupSlots, width: int, height: int) -> tuple[list[Row], list[Row]]:
-    """Draw the graphs of a group of more than two backends as `height` rows; return (rows, further rows).
+def many_rows(slots: GroupSlots, width: int, height: int) -> list[Row]:
+    """Draw the graphs of a group of more than two backends as `height` rows, or more if that is too small.
 
-    The further rows are the token rates of each backend if these did not fit into the first rows, else
-    empty. All backends have equal heights, so that equal loads look equal.
+    All backends have equal heights, so that equal loads look equal.
     """
     count = len(slots.names)
     room = height - 2 - _GROUP  # headings of the loads and of the group's token rate
-    inside = room - count >= count + 1
-    rows_each = max(1, min(_MOST_ROWS_EACH, (room - (count + 1 if inside else 0)) // count))
+    rows_each = max(1, min(_MOST_ROWS_EACH, room // count))
     loads = [load_heading(slots, width)]
     for index in range(count):
         loads += _load_row(slots, index, width - GUTTER, rows_each)
-    speeds = [tps_heading("tok/s of each", slots.tps_top, width)]
-    for index, values in enumerate(slots.generation_tps):
-        graph = area_rows(values, width - GUTTER, 1, slots.tps_top, "generation", end_slot=slots.end_slot)
-        now = figure(numbers.rate(newest(values), 5).strip())
-        speeds += in_gutter([_name_and_value(slots, index, now)], graph)
-    above = [*loads, *(speeds if inside else ())]
-    rows = [*above, *group_speed(slots, width, max(_GROUP, height - len(above) - 1))]
-    return rows, [] if inside else speeds
+    return [*loads, *group_speed(slots, width, max(_GROUP, height - len(loads) - 1))]
 
 
 def _load_row(slots: GroupSlots, index: int, width: int, height: int) -> list[Row]:

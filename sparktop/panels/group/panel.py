@@ -8,9 +8,9 @@ from itertools import groupby
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.rules import RHYTHM_TURN, RuleCheck
 from sparktop.graphics import numbers
-from sparktop.graphics.axes import NOW, PlotAxis, labels_from_cells, nice_ceiling, time_axis
+from sparktop.graphics.axes import NOW, PlotAxis, labels_from_cells, time_axis
 from sparktop.graphics.braille import draw_mirrored, lead_row
-from sparktop.graphics.cells import cell_width, fit_name
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.balance import Balance, BalanceWord, Swing, balances_read_first, short_seconds
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.group.graphs import (
@@ -121,7 +121,7 @@ def group_entry(balance: Balance, width: int, *, selected: bool = False) -> Row:
     """Return one group's balance as a line of a list, without the list's frame of `width` cells."""
     row: Row = [
         mark(selected=selected),
-        (fit_name(_short_name(balance.group), _NAME), "title"),
+        (fit(_short_name(balance.group), _NAME), "title"),
         (" ", "text"),
     ]
     return fit_row([*row, *verdict_line(balance, width - 2 - _NAME - 2)], width - 2)
@@ -142,12 +142,12 @@ def edge_verdict(groups: Sequence[Balance], width: int) -> Row:
 def _short_name(group: str) -> str:
     """Return a group's name in `_NAME` cells or fewer; of a model's name without its owner, if too long."""
     short = group if cell_width(group) <= _NAME else group.rpartition("/")[2]
-    return fit_name(short, min(_NAME, cell_width(short)))
+    return fit(short, min(_NAME, cell_width(short)))
 
 
 def group_tab(balance: Balance, word: str = "") -> Row:
     """Return the group's name as a tab for the frame; `word` replaces the word "balance"."""
-    return name_tab("balance", fit_name(balance.group, 24).rstrip(), word)
+    return name_tab("balance", fit(balance.group, 24).rstrip(), word)
 
 
 def members(balance: Balance) -> Row:
@@ -361,50 +361,15 @@ def limit_text(check: RuleCheck) -> str:
 
 
 _EDGE = 6
-"""Width in cells of the scale at the left of a plot."""
-_TAPER = 1.5
-"""Half-width of the frequency band around a rhythm, in units of 1 / window."""
+"""Width in cells of the scale at the left of the plot."""
 
 
-def plots(balance: Balance, width: int, height: int) -> tuple[list[Row], list[Row]]:
-    """Return the plots of the load's autocorrelation and spectrum, each as `height` rows of `width` cells."""
-    swing = balance.swing
-    titles = ("autocorrelation of the load", "variance by period")
-    if swing is None or not swing.autocorrelation or not swing.spectrum:
+def plot(balance: Balance, width: int, height: int) -> list[Row]:
+    """Draw the autocorrelation of the load by lag in seconds, as `height` rows of `width` cells."""
+    swing, title = balance.swing, "autocorrelation of the load"
+    if swing is None or not swing.autocorrelation:
         nothing = "nothing to plot: loads do not move" if swing is not None else "too few samples yet"
-        first, second = (
-            [heading(title, "", width), *empty_rows(nothing, width, height - 1)] for title in titles
-        )
-        return first, second
-    word = "" if swing.period_s is None else short_seconds(swing.period_s)
-    # Where the verdict names another period, by another rule, none is written beside the mark.
-    word = word if balance.period_s is None or word == short_seconds(balance.period_s) else ""
-    return _autocorrelation_plot(swing, word, titles[0], width, height), _spectrum_plot(
-        swing, word, balance.window_s, titles[1], width, height
-    )
-
-
-def _plot_heading(title: str, words: str, width: int) -> Row:
-    """Return the title row of a plot, with `words` at its right if both fit."""
-    return heading(title, words if len(title) + len(words) + 8 <= width else "", width)
-
-
-def _plot_with_scale(rows: list[Row], edges: dict[int, str], marks: str, axis: PlotAxis) -> list[Row]:
-    """Return a plot with its scale at the left, and below it the line of text `marks` and the axis.
-
-    `edges` maps indexes of rows to their labels on the scale.
-    """
-    result = [
-        [*spread_row([], [(f"{edges.get(index, '')}┤" if index in edges else "│", "muted")], _EDGE), *row]
-        for index, row in enumerate(rows)
-    ]
-    result.append([label(" " * _EDGE), (marks, "title")])
-    result.append([*spread_row([], [label("s ")], _EDGE), label(axis.labels())])
-    return result
-
-
-def _autocorrelation_plot(swing: Swing, period: str, title: str, width: int, height: int) -> list[Row]:
-    """Draw the autocorrelation of the load by lag in seconds, on a scale from -1 to 1."""
+        return [heading(title, "", width), *empty_rows(nothing, width, height - 1)]
     lags = [*swing.autocorrelation]
     axis = PlotAxis(0.0, lags[-1], width - _EDGE)
     plot_height = max(4, height - 3)
@@ -420,50 +385,28 @@ def _autocorrelation_plot(swing: Swing, period: str, title: str, width: int, hei
         level = min(plot_height - 1, int(plot_height * (1 - swing.opposite - RHYTHM_TURN) / 2))
         rows[level] = with_line(rows[level])
         words = "a rhythm: ▲ above ┄"
-    edges = {0: "+1", plot_height // 2: "0", plot_height - 1: "−1"}
-    marks = ""
-    if swing.period_s is not None:
-        half_period_s, period_lag_s = swing.period_s / 2, swing.period_s
-        marks = labels_from_cells([(period_lag_s, f"▲ {period}".rstrip()), (half_period_s, "△ half")], axis)
-    return [_plot_heading(title, words, width), *_plot_with_scale(rows, edges, marks, axis)]
-
-
-def _spectrum_plot(
-    swing: Swing, period: str, window_s: float, title: str, width: int, height: int
-) -> list[Row]:
-    """Draw the share of the load's variance at each period, and mark the frequency band of the rhythm."""
-    periods = [*swing.spectrum]
-    axis = PlotAxis(periods[0], periods[-1], width - _EDGE, ratios=True)
-    plot_height = max(4, height - 3)
-    values = axis.columns(periods, [*swing.spectrum.values()])
-    top = nice_ceiling(max((value for value in values if value is not None), default=0.0), 0.01)
-    rows = area_rows(values, axis.width, plot_height, top, "load", end_slot=1)
-    edges = {0: f"{numbers.tick(100 * top)} %", plot_height - 1: "0"}
+    edges = {0: "+1┤", plot_height // 2: "0┤", plot_height - 1: "−1┤"}
+    drawn = [
+        [*spread_row([], [(edges.get(index, "│"), "muted")], _EDGE), *row] for index, row in enumerate(rows)
+    ]
     return [
-        _plot_heading(title, "period in s", width),
-        *_plot_with_scale(rows, edges, _rhythm_marks(swing, period, window_s, axis), axis),
+        heading(title, words if len(title) + len(words) + 8 <= width else "", width),
+        *drawn,
+        [label(" " * _EDGE), (_period_marks(balance, swing, axis), "title")],
+        [*spread_row([], [label("s ")], _EDGE), label(axis.labels())],
     ]
 
 
-def _rhythm_marks(swing: Swing, period: str, window_s: float, axis: PlotAxis) -> str:
-    """Return the row of text below the spectrum that marks the periods of the rhythm with a line.
+def _period_marks(balance: Balance, swing: Swing, axis: PlotAxis) -> str:
+    """Return the row of text below the plot that marks the rhythm's period; "" without a rhythm.
 
-    Empty if the loads have no rhythm.
+    Where the verdict names another period, by another rule, none is written beside the mark.
     """
-    if swing.period_s is None or not window_s > 0:
+    if swing.period_s is None:
         return ""
-    middle, half = 1 / swing.period_s, _TAPER / window_s
-    first = axis.cell(1 / (middle + half))
-    last = axis.cell(1 / (middle - half)) if middle > half else axis.width - 1
-    row = list(" " * axis.width)
-    row[first : last + 1] = "├" + "─" * max(0, last - first - 1) + ("┤" if last > first else "")
-    row[axis.cell(swing.period_s)] = "▲"
-    word = f" {period}" if period else ""
-    if last + 1 + len(word) <= axis.width:
-        row[last + 1 : last + 1 + len(word)] = word
-    elif first - len(word) >= 0:
-        row[first - len(word) : first] = f"{word.strip()} "
-    return "".join(row)
+    word = short_seconds(swing.period_s)
+    mark = "▲" if balance.period_s is not None and word != short_seconds(balance.period_s) else f"▲ {word}"
+    return labels_from_cells([(swing.period_s, mark), (swing.period_s / 2, "△ half")], axis)
 
 
 LEAST_PICTURE = 8
@@ -472,12 +415,11 @@ _WORDS_SHARE = 0.3
 """Share of the screen's height for verdict and reasons; further reasons are only counted, and shown in full
 with the evidence."""
 _PLOT = 10
-"""Height in rows of a plot with its axis."""
+"""Height in rows of the plot with its axis."""
 _WIDE = 150
-"""Width in cells from which on plots and questions stand side by side."""
-_PLOT_WIDTH, _PLOTS_WIDTH = 36, 64
-"""Least width in cells of each of two plots side by side; `_PLOTS_WIDTH` is the width of plots beside the
-questions."""
+"""Width in cells from which on plot and questions stand side by side."""
+_PLOT_WIDTH = 64
+"""Width in cells of the plot beside the questions."""
 
 
 def balance_screen(
@@ -507,7 +449,7 @@ def balance_screen(
 def evidence_screen(
     balance: Balance, snapshot: Snapshot, width: int, height: int, *, place: str = ""
 ) -> list[Row]:
-    """Draw why a group got its verdict: the checks on its balance with their figures, and two plots.
+    """Draw why a group got its verdict: the checks on its balance with their figures, and a plot.
 
     The rows are `width` cells wide; there are at least `height` of them, and more if the text needs them (the
     screen scrolls). `place` is the group's position among several ("group 2 of 3"), "" if there is only one.
@@ -515,18 +457,11 @@ def evidence_screen(
     inner = width - 4
     words = _words_of_screen(balance, snapshot, inner, height)
     if width >= _WIDE:
-        room = height - 2 - len(words)
-        right = answer_rows(balance, inner - _PLOTS_WIDTH - 2)
-        plot_height = max(_PLOT, min(16, room // 2))
-        left = [row for plot in plots(balance, _PLOTS_WIDTH, plot_height) for row in plot]
-        body = side_by_side([left, right], [_PLOTS_WIDTH, inner - _PLOTS_WIDTH - 2])
+        right = answer_rows(balance, inner - _PLOT_WIDTH - 2)
+        left = plot(balance, _PLOT_WIDTH, max(_PLOT, height - 2 - len(words)))
+        body = side_by_side([left, right], [_PLOT_WIDTH, inner - _PLOT_WIDTH - 2])
     else:
-        body = answer_rows(balance, inner)
-        if inner >= 2 * _PLOT_WIDTH + 2:
-            plot_width = (inner - 2) // 2
-            body += side_by_side(plots(balance, plot_width, _PLOT), [plot_width, plot_width])
-        else:
-            body += [row for plot in plots(balance, inner, _PLOT) for row in plot]
+        body = [*answer_rows(balance, inner), *plot(balance, inner, _PLOT)]
     rows = [*words, *body]
     more = f" {place} · tab next ·{_SIGN_WORDS}" if place else _SIGN_WORDS
     return _screen_in_frame(rows, balance, width, max(height, len(rows) + 2), title="why?", note=more)
@@ -576,9 +511,8 @@ def group_picture(
     if len(lines) < _PAIR:
         return [[label("fewer than two backends report their load: nothing to draw")]]
     slots = group_slots(balance, lines, axis, graph)
-    rows_below: list[Row] = []
     if len(lines) == _PAIR:
         rows = pair_rows(slots, balance.lead_margin, width, height - 1)
     else:
-        rows, rows_below = many_rows(slots, width, height - 1)
-    return [fit_row(row, width) for row in (*rows, below, *rows_below)]
+        rows = many_rows(slots, width, height - 1)
+    return [fit_row(row, width) for row in (*rows, below)]

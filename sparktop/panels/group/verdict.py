@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 
 from sparktop.analysis.balance.rules import LIFETIMES, LOOKS_APART_S
@@ -13,7 +12,7 @@ from sparktop.model.balance import Balance, BalanceWord, short_seconds
 from sparktop.model.router import RouterView
 from sparktop.panels.group.graphs import strategy_of
 from sparktop.panels.parts.figures import WORD_ROLES, bar_runs, figure, label, label_row, sentence_rows
-from sparktop.panels.parts.text import Row, Run, row_width
+from sparktop.panels.parts.text import Row, Run, row_text, row_width, shorten_piece
 
 _WORTH_A_FIGURE = 1.0
 """Percentage starved or lost below which no value is shown."""
@@ -21,8 +20,6 @@ _WINDOW_BAR = 10
 """Cells of the bar that shows how much of the judged window is filled."""
 _BEFORE_HINT = 2
 """Values that stand before what to try: the period and the loss."""
-_CLAUSE = re.compile(r" \(|; |: |, ")
-"""Matches the end of the first clause of a hint."""
 
 
 def word_run(balance: Balance) -> Run:
@@ -120,13 +117,12 @@ def value_line(balance: Balance, width: int) -> Row:
     if not values:
         since = "" if balance.since is None else f"since {balance.since.astimezone():%H:%M:%S}"
         values = [[label(since or "–")], *_window_pieces(balance)]
-    clause = _CLAUSE.split(balance.hint or "")[0]
-    for hint in (clause, clause.partition(" or ")[0]) if clause else ():
-        # What to try is worth more than the share of the backend that starves.
-        for shown_values in (values, values[:_BEFORE_HINT]):
-            row = _pieces_that_fit(shown_values, width)
-            if row_width(row) + 3 + cell_width(hint) <= width:
-                return [*row, label(" · "), (hint, "accent")]
+    # What to try is worth more than the share of the backend that starves.
+    for shown_values in (values, values[:_BEFORE_HINT]) if balance.hint else ():
+        row = _pieces_that_fit(shown_values, width)
+        hint = shorten_piece([(balance.hint or "", "accent")], width - row_width(row) - 3)
+        if row_text(hint) and "…" not in row_text(hint):
+            return [*row, label(" · "), *hint]
     return _pieces_that_fit(values, width)
 
 
@@ -229,10 +225,6 @@ def _window_pieces(balance: Balance) -> list[Row]:
     return pieces
 
 
-# "needs 12 s more data: a verdict takes 45 s".
-_SECONDS_MORE = re.compile(r"^needs \d+ s more data: a verdict takes \d+ s")
-
-
 def samples_apart(balance: Balance) -> str:
     """Return how far the samples that a verdict compares lie apart; "" where polls nearly coincide."""
     apart_ms = balance.looks_apart_ms
@@ -244,22 +236,22 @@ def samples_apart(balance: Balance) -> str:
 def reason_rows(balance: Balance, width: int, height: int | None = None) -> list[Row]:
     """Return rows with what to try, the most likely cause, and the reasons for a verdict.
 
-    If they do not fit into `height` rows, sentences are left out; none is cut. Of a hint that does not fit
-    alone, the first clause is returned. None is any height.
+    If they do not fit into `height` rows, sentences are left out; none is cut but a hint that does not fit
+    alone. None is any height.
     """
     sentences: list[list[Row]] = []
     if balance.hint:
-        sentences.append(sentence_rows(label("→ "), balance.hint, "key", width))
+        hint = balance.hint
+        if height is not None and 0 < height < len(sentence_rows(label("→ "), hint, "key", width)):
+            # What to try is the answer: its beginning goes before all evidence.
+            hint = row_text(shorten_piece([(hint, "key")], width - 2)).rstrip()
+        sentences.append(sentence_rows(label("→ "), hint, "key", width))
     if balance.cause:
         sentences.append(sentence_rows(label("cause  "), balance.cause, "text", width))
-    for index, reason in enumerate(balance.reasons):
-        # The seconds to go stand beside it: they include the repetition that announces a verdict.
-        text = reason if balance.known_in_s is None else _SECONDS_MORE.sub("needs more data", reason)
-        sentences.append(sentence_rows(("· ", "muted"), text, "muted" if index else "text", width))
-    if balance.hint and height is not None and 0 < height < len(sentences[0]):
-        # What to try is the answer: its first clause goes before all evidence.
-        clause = _CLAUSE.split(balance.hint)[0]
-        sentences[0] = sentence_rows(label("→ "), clause, "key", width)
+    # While a verdict is pending, the first reason says what the bar of the time watched says.
+    reasons = balance.reasons if balance.known_in_s is None else balance.reasons[1:]
+    for index, reason in enumerate(reasons):
+        sentences.append(sentence_rows(("· ", "muted"), reason, "muted" if index else "text", width))
     rows: list[Row] = []
     for sentence in sentences:
         if height is None or len(rows) + len(sentence) <= height:

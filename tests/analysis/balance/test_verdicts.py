@@ -132,7 +132,6 @@ def test_a_short_swing_s_reason_names_its_rhythm() -> None:
     assert balance.reasons[0].startswith("spark-a and spark-b swing against each other every 6.")
     assert "of the difference between loads follows that rhythm" in balance.reasons[0]
     assert balance.swing is not None
-    assert len(balance.swing.spectrum) > 50
     assert balance.swing.autocorrelation[0.0] == 1.0
 
 
