@@ -23,7 +23,7 @@ from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import FleetView, RouterView
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Snapshot
-from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, chosen_processes, process_lines
+from sparktop.panels.machine.processes import ProcessLine, ordered_processes
 from sparktop.panels.parts.figures import START_KINDS, slow_page
 from sparktop.panels.server.panel import failure_words
 from sparktop.report import cell
@@ -707,11 +707,7 @@ def processes(nodes: Sequence[NodeView], most: int) -> Table:
 
     Where any of them is in a container, there is a column with its name or ID.
     """
-    rows = [
-        (node, line)
-        for node in nodes
-        for line in chosen_processes(process_lines(node), ProcessOrder())[:most]
-    ]
+    rows = [(node, line) for node in nodes for line in ordered_processes(node)[:most]]
     boxed = any(line.container for _, line in rows)
     container: list[Filled[tuple[NodeView, ProcessLine]]] = [name("container", lambda row: row[1].container)]
     return table(

@@ -14,10 +14,9 @@ from sparktop.model.targets import ViewSettings
 from sparktop.model.text import reason_of
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
-from sparktop.panels.machine.processes import ProcessOrder, ProcessSort
 from sparktop.panels.server.table import ColumnOrder
 
-Remembered = TypeVar("Remembered", Preset, Sort, ProcessSort, GraphStyle, ColumnOrder)
+Remembered = TypeVar("Remembered", Preset, Sort, GraphStyle, ColumnOrder)
 
 
 def state_file(env: Mapping[str, str]) -> Path:
@@ -44,7 +43,6 @@ def recall(path: Path) -> View:
         preset=_enum_member(Preset, data.get("preset"), Preset.WATCH),
         boxes=Boxes() if all_hidden else boxes,
         sort=_enum_member(Sort, data.get("sort"), Sort.CONFIG),
-        processes=ProcessOrder(_enum_member(ProcessSort, data.get("process_sort"), ProcessSort.GPU)),
         graphs=_enum_member(GraphStyle, data.get("graphs"), GraphStyle.BRAILLE),
         window_s=next((window_s for window_s in WINDOWS_S if window_s == data.get("window_s")), WINDOWS_S[0]),
         columns=_enum_member(ColumnOrder, data.get("columns"), ColumnOrder.LOAD),
@@ -68,14 +66,12 @@ def settings_of(view: View, saved: ViewSettings) -> ViewSettings:
     Defaults are None if the file does not set them, as its present settings `saved` say.
     """
     default = View()
-    now = ViewSettings(view.graphs.value, view.window_s, view.columns.value)
-    defaults = ViewSettings(default.graphs.value, default.window_s, default.columns.value)
-    return ViewSettings(
-        graphs=None if saved.graphs is None and now.graphs == defaults.graphs else now.graphs,
-        window_s=None if saved.window_s is None and now.window_s == defaults.window_s else now.window_s,
-        columns=None if saved.columns is None and now.columns == defaults.columns else now.columns,
-        wall_from=saved.wall_from,
-    )
+    kept = saved.graphs is None and view.graphs is default.graphs
+    graphs = None if kept else view.graphs.value
+    window_s = None if saved.window_s is None and view.window_s == default.window_s else view.window_s
+    kept = saved.columns is None and view.columns is default.columns
+    columns = None if kept else view.columns.value
+    return ViewSettings(graphs=graphs, window_s=window_s, columns=columns, wall_from=saved.wall_from)
 
 
 def _enum_member(kind: type[Remembered], value: object, default: Remembered) -> Remembered:
@@ -83,12 +79,11 @@ def _enum_member(kind: type[Remembered], value: object, default: Remembered) -> 
 
 
 def remember(path: Path, view: View) -> str | None:
-    """Write `view` without its filters to `path`, atomically; return None, or an error message."""
+    """Write `view` without its filter to `path`, atomically; return None, or an error message."""
     data = {
         "boxes": asdict(view.boxes),
         "preset": view.preset.value,
         "sort": view.sort.value,
-        "process_sort": view.processes.sort.value,
         "graphs": view.graphs.value,
         "window_s": view.window_s,
         "columns": view.columns.value,

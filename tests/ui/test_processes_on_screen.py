@@ -1,15 +1,11 @@
-"""A machine's processes, opened, sorted and filtered by key; and when they are asked for."""
+"""A machine's processes, opened by key; and when they are asked for."""
 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.board.view import Sort
-from sparktop.panels.machine.processes import ProcessSort
-from sparktop.ui.remembered import recall
 from stage.rehearsal import Rehearsal
 from tests.ui.board import SIZES, Board
 
@@ -43,52 +39,16 @@ async def test_the_table_fills_the_screen_and_goes_back() -> None:
         assert board.zoomed() is None
 
 
-async def test_order_and_filter_are_of_processes_where_they_are_shown(tmp_path: Path) -> None:
-    """`o` and `/` change the table, not the board; esc drops the filter first; the order is remembered."""
-    state = tmp_path / "view.json"
-    async with Board(picture, state=state).on() as board:
-
-        def filters() -> tuple[PanelKey | None, str, str]:
-            view = board.overview.view
-            return board.zoomed(), view.filter, view.processes.filter
-
-        await board.press("down", "P")
-        sorts = []
-        for _ in ProcessSort:
-            await board.press("o")
-            sorts.append(board.overview.view.processes.sort)
-        assert sorts == [*list(ProcessSort)[1:], ProcessSort.GPU]
-        await board.press("o", "o")
-        assert "▼CPU" in board.text
-        assert [board.overview.view.sort] == [Sort.CONFIG]
-        await board.press("slash", *"gnome", "enter")
-        assert filters() == (ALONE, "", "gnome")
-        assert "gnome-shell" in board.text
-        assert "containerd" not in board.text
-        assert "drops filter: gnome" in board.text
-        await board.press("escape")
-        assert filters() == (ALONE, "", "")
-        assert "containerd" in board.text
-        await board.press("slash", "z", "z", "escape")
-        assert filters() == (ALONE, "", "")
-        await board.press("escape", "enter", "slash", *"gnome", "enter", "z")
-        assert filters() == (None, "", "")
-        await board.press("o", "P", "slash", "x", "enter")
-        assert board.overview.view.sort == Sort.NAME
-    view = recall(state)
-    assert (view.processes.sort, view.processes.filter) == (ProcessSort.CPU, "")
-
-
 async def test_arrows_scroll_the_table() -> None:
     """The heading stays where it is while the rows move, by one a key, and stop at the end."""
     async with Board(picture).on((80, 16)) as board:
-        await board.press("down", "P", "o", "o", "o", "o")
+        await board.press("down", "P")
         for keys, rows in ((0, "1–11"), (2, "3–13"), (9, "4–14")):
             await board.press(*["down"] * keys)
             assert f"{rows} of 14" in board.text
         await board.press("up")
         assert "3–13 of 14" in board.text
-        assert "▼pid" in board.text
+        assert "▼GPU mem" in board.text
 
 
 async def test_tables_are_read_only_while_in_sight() -> None:
@@ -123,5 +83,4 @@ async def test_a_filter_hides_no_machine_of_a_server_shown_alone() -> None:
     async with Board(Rehearsal(backends=1, nodes=2, span=2).play(60).snapshot).on() as board:
         await board.press("slash", *"vllm", "enter", "down", "enter")
         assert board.zoomed() == PanelKey("backend", "spark-a")
-        assert "─ spark-b ─" in board.text
-        assert "not watched" not in board.text
+        assert " spark-b " in board.text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
@@ -13,7 +12,6 @@ from msgspec.structs import replace
 from sparktop.analysis.state import GRAVITY
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.panels.board.layout import Boxes, PanelKey
-from sparktop.panels.machine.processes import ProcessOrder
 from sparktop.panels.server.table import ColumnOrder
 
 if TYPE_CHECKING:
@@ -118,8 +116,6 @@ class View(Struct, frozen=True):
     sort: Sort = Sort.CONFIG
     filter: str = ""
     """Words separated by spaces that must all occur, in upper or lower case."""
-    processes: ProcessOrder = ProcessOrder()
-    """Which processes of a node are listed, and in which order."""
     graphs: GraphStyle = GraphStyle.BRAILLE
     window_s: int = WINDOWS_S[0]
     """Least number of seconds that the graphs of the board show."""
@@ -228,68 +224,14 @@ def in_order(views: Sequence[Shown], names: Sequence[str]) -> tuple[Shown, ...]:
 
 FLEET = 64
 """Most backends that are shown in their configured order, whatever their states."""
-_LASTING_S = 20.0
-"""Time constant in seconds of the means by which rows are ordered: a short peak moves no row."""
-_SHARE = 0.15
-"""Part of its value by which a row must exceed the row above it to change places with it."""
-_LEAST = {Sort.TOKENS: 2.0, Sort.LOAD: 1.0, Sort.MEMORY: 3.0, Sort.STATE: 0.6}
-"""Least difference for the same: tokens/s or percent of the GPU, requests or percent of the CPU, percent,
-places in the list of states."""
-
-
-class _Ranking:
-    """The order of some rows by a live value of each."""
-
-    def __init__(self) -> None:
-        """Start without rows: the first call of `of` orders them by their present values."""
-        self._held = HeldOrder()
-        self._means: dict[str, float | None] = {}
-        self._at: float | None = None
-        self._sort: Sort | None = None
-
-    def of(self, at: float, numbers: Mapping[str, float | None], sort: Sort, held: str | None) -> list[str]:
-        """Return the names in `numbers` in their order at the time `at`, the largest value first.
-
-        Two rows change places if the mean of the lower one is clearly larger. The row `held` keeps its place.
-        """
-        if self._at is None or at < self._at or sort is not self._sort or sort not in _LEAST:
-            self._held, self._means, order = HeldOrder(), dict(numbers), order_names(numbers, sort)
-        else:
-            weight, means = 1 - math.exp((self._at - at) / _LASTING_S), self._means
-            self._means = dict(numbers)
-            for name, value in numbers.items():
-                mean = means.get(name)
-                if mean is not None and value is not None:
-                    self._means[name] = mean + weight * (value - mean)
-            order = self._order_by_means(_with_new_last(self._held.names, numbers), sort)
-        self._at, self._sort = at, sort
-        return self._held.of(at, order, sort, held)
-
-    def _order_by_means(self, order: list[str], sort: Sort) -> list[str]:
-        for last in range(len(order) - 1, 0, -1):
-            moved = False
-            for index in range(last):
-                if self._is_clearly_more(order[index + 1], order[index], sort):
-                    order[index], order[index + 1] = order[index + 1], order[index]
-                    moved = True
-            if not moved:  # usual: hundreds of rows that stay would be compared with each other
-                break
-        return order
-
-    def _is_clearly_more(self, lower: str, upper: str, sort: Sort) -> bool:
-        low, high = self._means.get(lower), self._means.get(upper)
-        if low is None or high is None:
-            return low is not None
-        share = 0.0 if sort is Sort.STATE else _SHARE * max(abs(low), abs(high))
-        return low - high > max(_LEAST[sort], share)
 
 
 class Arrangement:
-    """Filters and orders the backends and nodes of snapshots, and keeps their order against small changes."""
+    """Filters and orders the backends and nodes of snapshots, and keeps each order for some seconds."""
 
     def __init__(self) -> None:
         """Start without an order of backends and nodes: the first call of `of` that needs one computes it."""
-        self._backends, self._nodes = _Ranking(), _Ranking()
+        self._backends, self._nodes = HeldOrder(), HeldOrder()
 
     def of(self, snapshot: Snapshot, view: View, selected: PanelKey | None = None) -> Snapshot:
         """Return `snapshot` with its backends and nodes filtered and ordered as `view` requests.
@@ -304,15 +246,10 @@ class Arrangement:
         if not view.filter and sort is Sort.CONFIG:
             return snapshot
         kind, name = (selected.kind, selected.name) if selected is not None else ("", None)
-        backends = self._backends.of(
-            snapshot.at,
-            backend_numbers(snapshot.backends, sort),
-            sort,
-            name if kind == "backend" else None,
-        )
-        nodes = self._nodes.of(
-            snapshot.at, node_numbers(snapshot.nodes, sort), sort, name if kind == "node" else None
-        )
+        ordered = order_names(backend_numbers(snapshot.backends, sort), sort)
+        backends = self._backends.of(snapshot.at, ordered, sort, name if kind == "backend" else None)
+        ordered = order_names(node_numbers(snapshot.nodes, sort), sort)
+        nodes = self._nodes.of(snapshot.at, ordered, sort, name if kind == "node" else None)
         kept = filtered_backends(snapshot.backends, view.filter)
         names = {backend.name for backend in kept}
         return replace(

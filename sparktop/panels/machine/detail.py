@@ -38,8 +38,8 @@ from sparktop.model.node import (
     PowerRail,
     SensorReading,
 )
-from sparktop.model.series import Series, known_max, known_min, known_sum
-from sparktop.model.snapshot import BackendView, Headroom, NodeView, Situation, Snapshot, SpeedState
+from sparktop.model.series import Series, known_max, known_sum
+from sparktop.model.snapshot import BackendView, Headroom, NodeView, Situation, Snapshot
 from sparktop.panels.machine.panel import (
     RDMA,
     TAIL,
@@ -50,7 +50,6 @@ from sparktop.panels.machine.panel import (
     footnote,
     gpu_totals,
     lost_rows,
-    lost_run,
     margin_of,
     margin_role,
     mig_rows,
@@ -62,7 +61,7 @@ from sparktop.panels.machine.panel import (
     trend_runs,
     used_percent,
 )
-from sparktop.panels.machine.processes import ProcessLine, ProcessOrder, detail_processes, process_lines
+from sparktop.panels.machine.processes import detail_processes
 from sparktop.panels.parts.figures import (
     WIDE_FACTS,
     BarPart,
@@ -108,77 +107,6 @@ from sparktop.panels.parts.text import (
     shorten_piece,
     spread_row,
 )
-
-
-def node_tile(name: str, view: NodeView | None, width: int) -> list[Row]:
-    """Return the node `name` as seven rows of `width` cells; `view` is None if it is not watched."""
-    speed = view.speed if view is not None else SpeedState()
-    word = speed.word if view is not None and view.sample is not None else ""
-    role = speed_role(speed)
-    if view is not None and view.gpus_lost:
-        word, role = lost_run(view.gpus_lost)
-    title: Row = [("─ ", "border"), (fit(name, min(cell_width(name), width - 20)), "accent"), (" ", "border")]
-    status: Row = [(f" {word} ", role), ("─", "border")] if word else []
-    gap = width - row_width(title) - row_width(status)
-    rows = [[*title, ("─" * gap, "border"), *status]]
-    if view is None or view.sample is None:
-        reason = "not watched" if view is None else "no answer yet"
-        rows += [[label(reason)], *([[]] * 5)]
-    else:
-        rows += _tile_rows(view, width)
-    fitted = [fit_row(row, width) for row in rows]
-    stale = view is not None and view.failure is not None
-    return [in_role(row, "stale") for row in fitted] if stale else fitted
-
-
-def _tile_rows(view: NodeView, width: int) -> list[Row]:
-    sample, history = view.sample, view.history
-    assert sample is not None  # noqa: S101 - held by the caller
-    if not sample.gpus:
-        return [[label(sample.gpu_note or "no GPU")], *([[]] * 5)]
-    use, heat = history.gpu_percent.last, history.temperature_c.last
-    power, clock = history.power_w.last, history.sm_clock_mhz.last
-    fastest = max((gpu.sm_clock_max_mhz or 0 for gpu in sample.gpus), default=0) or None
-    margin = known_min(map(margin_of, sample.gpus))
-    limit = 100.0 if heat is None or margin is None else heat + margin
-    memory = sample.memory
-    after: Row = [figure(numbers.count(heat, 5), margin_role(margin))]
-    after.append(label(" °C" if heat is None or margin is None else f" °C, limit {limit:.0f}"))
-    ports = [link for link in sample.network if link.kind == "rdma" and link.up is not False]
-    rx = known_sum(port.rx_bytes_per_s for port in ports)
-    tx = known_sum(port.tx_bytes_per_s for port in ports)
-    traffic: Row = [label("in "), figure(numbers.data_rate(rx, 9).strip())]
-    traffic += [label("  out "), figure(numbers.data_rate(tx, 9).strip())]
-    used_gib = None if memory.used_bytes is None else memory.used_bytes / 2**30
-    total = "" if memory.total_bytes is None else f" of {memory.total_bytes / 2**30:.1f}"
-    return [
-        percent_bar("GPU", use, "gpu", percent_run(use, 5), width, TAIL),
-        bar_row("temp", share(heat, limit), "load", after, width, TAIL),
-        _clock_row(clock, fastest, 5, view, width),
-        [label("power", width - TAIL), figure(numbers.count(power, 5)), label(" W")],
-        bar_row(
-            "memory",
-            share(memory.used_bytes, memory.total_bytes),
-            "memory",
-            label_row(figure("    –" if used_gib is None else f"{used_gib:5.1f}"), f"{total} GiB"),
-            width,
-            TAIL,
-        ),
-        [
-            label("RDMA", name_width(width)),
-            *([label("no port")] if not ports else traffic),
-        ],
-    ]
-
-
-def _clock_row(clock: float | None, fastest: int | None, cells: int, view: NodeView, width: int) -> Row:
-    """Return a row with a GPU's clock in MHz in `cells` cells, and a bar up to its fastest clock."""
-    after: Row = [
-        figure(numbers.clock(clock, cells), clock_role(view.speed)),
-        label(of_total(fastest, " MHz")),
-    ]
-    return bar_row("clock", share(clock, fastest), "cpu", after, width, TAIL)
-
 
 _WITH_MARGIN = 52
 """Width in cells from which on the thermal margin has a column; below, it only colours the temperature."""
@@ -302,11 +230,14 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
     name = "limit" if gpu.limit_margin_c is not None else "slows at"
     limit = "" if hottest is None else f", {name} {hottest:.0f}"
     after_heat: Row = [figure(numbers.count(heat, 6), role), label(f" °C{limit}")]
+    after_clock = label_row(
+        figure(numbers.clock(clock, 6), clock_role(view.speed)), of_total(fastest, " MHz")
+    )
     watts = figure(numbers.rate(power, 6))
     rows = [
         percent_bar("load", use, "gpu", percent_run(use, 6), width, TAIL),
         bar_row("temp", share(heat, hottest or 100.0), "load", after_heat, width, TAIL),
-        _clock_row(clock, fastest, 6, view, width),
+        bar_row("clock", share(clock, fastest), "cpu", after_clock, width, TAIL),
     ]
     if most_w is None:
         rows.append([label("power", width - TAIL), watts, label(" W")])
@@ -334,8 +265,6 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
     return [*rows, *two_columns(cells, width), *mig_rows(gpu, width)]
 
 
-_MOST_HOLDERS = 3
-"""Most processes named below the bar."""
 _PATTERNS = {
     GPU_PART: ("█", "gpu/4"),
     PROGRAMS_PART: ("▓", "cpu/6"),
@@ -365,13 +294,8 @@ def memory_parts(memory: MemoryReading) -> list[BarPart]:
     ]
 
 
-def memory_section(
-    memory: MemoryReading, headroom: Headroom, width: int, holders: Sequence[ProcessLine] = ()
-) -> ViewSection:
-    """Return all memory values as a section for a column of `width` cells.
-
-    `holders` are processes that hold GPU memory, which is named after them where it is the machine's memory.
-    """
+def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> ViewSection:
+    """Return all memory values as a section for a column of `width` cells."""
     percent, used, total = used_percent(memory), memory.used_bytes, memory.total_bytes
     rows: list[Row] = [
         label_row(
@@ -385,7 +309,6 @@ def memory_section(
     parts = memory_parts(memory)
     if total and parts:
         rows += [segmented_bar(parts, total, width), *legend(parts, width)]
-        rows += _holder_rows(holders, width) if memory.unified else []
     names, waited = name_width(width), memory.pressure_full_avg10
     trend = trend_runs(headroom, width - names)
     if headroom.slope_bytes_per_s is None:
@@ -407,23 +330,6 @@ def memory_section(
     return ViewSection("unified memory" if memory.unified else "memory", rows, window)
 
 
-def _holder_rows(holders: Sequence[ProcessLine], width: int) -> list[Row]:
-    """Return a row for each of the processes that hold the most GPU memory: size, name, model, container.
-
-    The container's ID stands for a name that does not fit.
-    """
-    sized = [(line.gpu_bytes, line) for line in holders if line.gpu_bytes and line.of_engine]
-    largest = sorted(sized, key=lambda pair: (-pair[0], pair[1].pid))[:_MOST_HOLDERS]
-    sign, role = _PATTERNS[GPU_PART]
-    rows: list[Row] = []
-    for size, line in largest:
-        row: Row = [(f"{sign} ", role), figure(numbers.data(size, 8)), (f" {line.full_name}", "text")]
-        fits = row_width(row) + 1 + len(line.container) <= width
-        box = line.container if fits else line.container_id
-        rows.append([*row, label(f" {box}")] if box and row_width(row) + 1 + len(box) <= width else row)
-    return rows
-
-
 _HEADROOM_CELLS = 9
 """Most cells of the headroom itself."""
 
@@ -439,14 +345,11 @@ def _headroom_row(memory: MemoryReading, width: int) -> Row:
     if available is None:
         return row
     note = " (KHO: kho=off)" if memory.handover_bytes else ""
-    ends = [note]
-    if cma:
-        less = f" − {cma / 2**30:.1f} CMA"
-        ends = [f"{less} free{note or ' (for drivers only)'}", f"{less} free"]
-        ends = [ends[0], *([f"{less}{note}"] if note else []), ends[1]]
+    less = f" − {cma / 2**30:.1f} CMA free" if cma else ""
     words = f" = {available / 2**30:.1f} available"
     room = width - name_width(width) - _HEADROOM_CELLS
-    choices = [*(words + end for end in ends), f" = available − free CMA{note}", " = available − free CMA"]
+    usual = " (for drivers only)" if cma and not note else ""
+    choices = (f"{words}{less}{note or usual}", f"{words}{less}", " = available − free CMA")
     return [*row, label(next((text for text in choices if cell_width(text) <= room), ""))]
 
 
@@ -572,7 +475,7 @@ def node_sections(view: NodeView, width: int) -> list[ViewSection]:
     return [
         *findings_section(view.findings, width),
         *gpu_sections(view, width),
-        memory_section(sample.memory, view.headroom, width, process_lines(view)),
+        memory_section(sample.memory, view.headroom, width),
         ViewSection(processor, _cpu_rows(sample.cpu, width), "since the last poll"),
     ]
 
@@ -681,20 +584,18 @@ def node_detail(
     height: int,
     axis: TimeAxis,
     *,
-    order: ProcessOrder | None = None,
     selected: bool = False,
 ) -> tuple[list[Row], int]:
     """Draw one node on the full screen; return (rows, index of the first row of the process table).
 
-    There are `height` rows, or more if needed. Those of `backends` that run on the node are named; the
-    processes are in the given order.
+    There are `height` rows, or more if needed. Those of `backends` that run on the node are named.
     """
     trouble: list[Row] = []
     if view.failure is not None:
         age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
         said = f"{'…' if is_stale(view) else '✖'} {view.failure.message}{age}"
         trouble = [[(line, failure_role(view))] for line in wrap_sentence(said, width - 4)]
-    foot = detail_processes(view, order or ProcessOrder(), width - 3)
+    foot = detail_processes(view, width - 3)
     rows = detail_rows(
         [_serves_row(view, backends, width - 3), *(trouble or [_speed_row(view, width - 3)])],
         node_sections(view, column_width(width)),

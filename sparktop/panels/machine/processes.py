@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
@@ -16,7 +15,6 @@ from sparktop.model.snapshot import NodeView
 from sparktop.panels.parts.figures import figure, has_failed, heading, label, label_row
 from sparktop.panels.parts.text import (
     Row,
-    Run,
     fit_row,
     frame_role,
     frame_rows,
@@ -36,24 +34,6 @@ ORPHAN = "orphan"
 """What a process serves whose server has ended."""
 ROWS_IN_DETAIL = 10
 """Rows of processes below the other values of a machine; further processes are only counted."""
-
-
-class ProcessSort(StrEnum):
-    """The column by which processes are ordered."""
-
-    GPU = "GPU memory"
-    MEMORY = "memory"
-    CPU = "CPU"
-    NAME = "name"
-    PID = "pid"
-
-
-class ProcessOrder(Struct, frozen=True):
-    """Which processes are listed (a filter), and in which order."""
-
-    sort: ProcessSort = ProcessSort.GPU
-    filter: str = ""
-    """Words separated by spaces that must all occur, in upper or lower case."""
 
 
 class ProcessLine(Struct, frozen=True):
@@ -163,55 +143,20 @@ def _gpu_processes(sample: NodeSample) -> Mapping[int, GpuProcess]:
     return by_pid
 
 
-_NUMBERS: Mapping[ProcessSort, Callable[[ProcessLine], float | None]] = {
-    ProcessSort.GPU: lambda line: line.gpu_bytes,
-    ProcessSort.MEMORY: lambda line: line.memory_bytes,
-    ProcessSort.CPU: lambda line: line.cpu_percent,
-}
-
-
-def chosen_processes(lines: Sequence[ProcessLine], order: ProcessOrder) -> list[ProcessLine]:
-    """Return the processes that pass the filter, in the requested order.
-
-    Names and PIDs are in ascending order. Other values are in descending order, unknown ones last.
-    """
-    words = order.filter.casefold().split()
-    chosen = [
-        line
-        for line in lines
-        if all(
-            word in f"{line.pid} {line.full_name} {line.serves} {line.container}".casefold() for word in words
-        )
-    ]
-    if order.sort is ProcessSort.NAME:
-        return sorted(chosen, key=lambda line: (line.name.casefold(), line.pid))
-    if order.sort is ProcessSort.PID:
-        return sorted(chosen, key=lambda line: line.pid)
-    number = _NUMBERS[order.sort]
+def ordered_processes(view: NodeView) -> list[ProcessLine]:
+    """Return all known processes by GPU memory, then by memory: the largest first, unknown ones last."""
 
     def key(line: ProcessLine) -> tuple[bool, float, bool, float, int]:
-        value = number(line)
-        return value is None, -(value or 0.0), not line.on_gpu, -(line.memory_bytes or 0.0), line.pid
+        size = line.gpu_bytes
+        return size is None, -(size or 0.0), not line.on_gpu, -(line.memory_bytes or 0.0), line.pid
 
-    return sorted(chosen, key=key)
-
-
-_HEADS = {
-    ProcessSort.PID: "pid",
-    ProcessSort.NAME: "name",
-    ProcessSort.GPU: "GPU mem",
-    ProcessSort.MEMORY: "memory",
-    ProcessSort.CPU: "CPU",
-}
+    return sorted(process_lines(view), key=key)
 
 
-def _table_rows(
-    lines: Sequence[ProcessLine], shown_lines: Sequence[ProcessLine], order: ProcessOrder, width: int
-) -> list[Row]:
+def _table_rows(lines: Sequence[ProcessLine], shown_lines: Sequence[ProcessLine], width: int) -> list[Row]:
     """Return the heading and a row for each process of `shown_lines`; all `lines` decide the columns' widths.
 
-    The sort column's heading is highlighted and begins with "▼". A container's ID stands for a name that does
-    not fit.
+    A container's ID stands for a name that does not fit.
     """
     size, cpu = (11, 7) if width >= 70 else (9, 6)
     container_cells = max((cell_width(line.container) for line in lines), default=0)
@@ -225,23 +170,14 @@ def _table_rows(
     room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1 - (boxes + 1 if boxes else 0)
     names = max(8, min(_MOST_NAME, room))
 
-    def head(sort: ProcessSort, cells: int, *, right: bool = True) -> Run:
-        chosen = sort is order.sort
-        text = f"{'▼' if chosen else ''}{_HEADS[sort]}"
-        return fit(text, cells, "right" if right else "left"), "accent" if chosen else "muted"
-
+    box_heading = [label(fit("container", boxes) + " ")] if boxes else []
     rows: list[Row] = [
-        [
-            head(ProcessSort.PID, _PID),
-            (" ", "text"),
-            head(ProcessSort.NAME, names, right=False),
-            (" ", "text"),
-            label("serves", serves + 1),
-            *([label(fit("container", boxes) + " ")] if boxes else []),
-            head(ProcessSort.GPU, size),
-            head(ProcessSort.MEMORY, size),
-            head(ProcessSort.CPU, cpu),
-        ]
+        label_row(
+            f"{'pid':>{_PID}} {fit('name', names)} {fit('serves', serves + 1)}",
+            *box_heading,
+            (fit("▼GPU mem", size, "right"), "accent"),
+            f"{'memory':>{size}}{'CPU':>{cpu}}",
+        )
     ]
     for line in shown_lines:
         name: Row = [(line.name, "title" if line.on_gpu else "text")]
@@ -266,25 +202,21 @@ def _size_cells(value: int | None, width: int) -> Row:
     return [(" ", "text"), figure(numbers.data(value, width - 1))]
 
 
-def _table_summary(view: NodeView, shown: int, order: ProcessOrder) -> str:
-    """Return a text with the filter, the number of processes, and the age of the process table."""
+def _table_summary(view: NodeView, shown: int) -> str:
+    """Return a text with the number of processes and the age of the process table."""
     table = view.sample.processes if view.sample is not None else None
-    words = [f"filter: {order.filter}"] if order.filter else []
     if table is None:
-        return " · ".join([*words, "memory and CPU not read yet"])
+        return "memory and CPU not read yet"
     count = table.count if table.count is not None else len(table.processes)
-    words.append(f"{'' if order.filter else 'largest '}{shown} of {count}" if shown < count else f"{count}")
-    age = table.age_s
-    if age is not None:
-        words.append("just read" if age < 1 else f"read {numbers.age(age)} ago")
-    return " · ".join(words)
+    words = f"largest {shown} of {count}" if shown < count else f"{count}"
+    if table.age_s is None:
+        return words
+    return f"{words} · {'just read' if table.age_s < 1 else f'read {numbers.age(table.age_s)} ago'}"
 
 
-def _empty_reason(view: NodeView, order: ProcessOrder) -> str:
+def _empty_reason(view: NodeView) -> str:
     """Return the reason why no process is listed, as text."""
     sample = view.sample
-    if order.filter:
-        return "no process fits the filter"
     if sample is None:
         return "–"
     if any(gpu.processes is None for gpu in sample.gpus):
@@ -292,40 +224,37 @@ def _empty_reason(view: NodeView, order: ProcessOrder) -> str:
     return "nothing holds GPU memory" if sample.gpus else "none read yet"
 
 
-def detail_processes(view: NodeView, order: ProcessOrder, width: int) -> list[Row]:
+def detail_processes(view: NodeView, width: int) -> list[Row]:
     """Return the process table of a node with its title as rows of `width` cells, for the node's full screen.
 
-    It lists at most `ROWS_IN_DETAIL` processes; a last row counts the processes left out. Where the filter
-    hides some, blank rows take their place, so that what stands below does not move.
+    It lists at most `ROWS_IN_DETAIL` processes; a last row counts the processes left out.
     """
-    lines = chosen_processes(process_lines(view), order)
+    lines = ordered_processes(view)
     shown_lines = lines if len(lines) <= ROWS_IN_DETAIL else lines[: ROWS_IN_DETAIL - 1]
-    rows = [heading("processes", _table_summary(view, len(lines), order), width)]
-    rows += _table_rows(lines, shown_lines, order, width)
+    rows = [heading("processes", _table_summary(view, len(lines)), width)]
+    rows += _table_rows(lines, shown_lines, width)
     if len(shown_lines) < len(lines):
         rows.append([label(f"{'':{_PID + 1}}… {len(lines) - len(shown_lines)} more")])
     if not lines:
-        rows.append([label(f"{'':{_PID + 1}}{_empty_reason(view, order)}")])
-    table = view.sample.processes if view.sample is not None else None
-    rows += [[]] * (2 + min(ROWS_IN_DETAIL, len(table.processes) if table else 0) - len(rows))
+        rows.append([label(f"{'':{_PID + 1}}{_empty_reason(view)}")])
     return [fit_row(row, width) for row in rows]
 
 
 def process_panel(
-    view: NodeView, order: ProcessOrder, width: int, height: int, *, first: int = 0, selected: bool = False
+    view: NodeView, width: int, height: int, *, first: int = 0, selected: bool = False
 ) -> tuple[list[Row], int]:
     """Draw the process table on the whole screen; return (rows, index of the first process shown).
 
     The heading is always visible. `first` is the requested index of the first process; it is lowered if
     the table would end before the last row.
     """
-    lines = chosen_processes(process_lines(view), order)
+    lines = ordered_processes(view)
     room = max(1, height - 3)
     first = max(0, min(first, len(lines) - room))
     visible = lines[first : first + room]
-    rows = _table_rows(lines, visible, order, width - 3)
+    rows = _table_rows(lines, visible, width - 3)
     if not lines:
-        rows.append([label(f"{'':{_PID + 1}}{_empty_reason(view, order)}")])
+        rows.append([label(f"{'':{_PID + 1}}{_empty_reason(view)}")])
     rows = [[(" ", "text"), *row] for row in rows]
     where = f" {first + 1}–{first + len(visible)} of {len(lines)} " if len(visible) < len(lines) else ""
     role = frame_role("node", selected=selected, failed=has_failed(view))
@@ -335,7 +264,7 @@ def process_panel(
         height,
         role=role,
         title=[*name_tab("node", view.name), *tab(*hot("P", "processes"))],
-        footnote=[label(f" {_table_summary(view, len(lines), order)} ")],
+        footnote=[label(f" {_table_summary(view, len(lines))} ")],
         note=[label(where)] if where else [],
     )
     return [merge_runs(row) for row in framed_rows], first

@@ -25,7 +25,6 @@ from sparktop.model.ranks import (
 )
 from sparktop.model.series import known_sum
 from sparktop.model.snapshot import BackendView, LaneView, Latency, NodeView, Quantile
-from sparktop.panels.machine.detail import node_tile
 from sparktop.panels.parts.figures import (
     LONG_FEW,
     VALUE_WIDTH,
@@ -64,7 +63,7 @@ from sparktop.panels.parts.graph import (
     detail_rows,
     percent_graph,
 )
-from sparktop.panels.parts.text import Row, Run, frame_role, frame_rows, in_role, row_width, side_by_side
+from sparktop.panels.parts.text import Row, Run, frame_role, frame_rows, in_role, row_width
 from sparktop.panels.server.panel import (
     about,
     footnote,
@@ -249,8 +248,6 @@ def counter_sections(view: BackendView, width: int) -> list[ViewSection]:
 
 _LATENCY_CELLS = 8
 """Cells of a quantile."""
-_TILE_WIDTH = 40
-"""Least width in cells of each of several node tiles side by side."""
 _LATENCIES = (
     ("TTFT", "ttft"),
     ("ITL", "itl"),
@@ -279,8 +276,8 @@ def window_words(latencies: Sequence[Latency]) -> str:
 def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[ViewSection]:
     """Return the main sections of a backend's full-screen view, the most important first.
 
-    They are for a column of `width` cells. Engine cores (lanes) and nodes are separate, see
-    `lanes_section` and `nodes_section`.
+    They are for a column of `width` cells. Engine cores (lanes) and ranks are separate, see `lanes_section`
+    and `ranks_section`.
     """
     latencies = [getattr(view, name) for _, name in _LATENCIES]
     window = window_words(latencies)
@@ -307,20 +304,6 @@ def lanes_section(view: BackendView, width: int) -> list[ViewSection]:
     )
     verdict = "now" if view.lanes_balance is None else f"{lanes_words(view.lanes_balance)} · now"
     return [ViewSection("lanes", [head, *(_lane_row(lane, total, width) for lane in view.lanes)], verdict)]
-
-
-def nodes_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) -> list[ViewSection]:
-    """Return a list with the section of a backend's nodes side by side; empty for fewer than two nodes."""
-    if len(view.nodes) < 2:
-        return []
-    columns = max(1, min(len(view.nodes), (width + 2) // (_TILE_WIDTH + 2)))
-    bar_width = (width - 2 * (columns - 1)) // columns
-    tiles = [node_tile(name, nodes.get(name), bar_width) for name in view.nodes]
-    rows: list[Row] = []
-    for start in range(0, len(tiles), columns):
-        abreast = tiles[start : start + columns]
-        rows += side_by_side(abreast, [bar_width] * len(abreast))
-    return [ViewSection("nodes", rows, f"{len(view.nodes)} machines, one engine")]
 
 
 def _lane_row(lane: LaneView, total: float, width: int) -> Row:
@@ -559,7 +542,7 @@ def backend_detail(
 
     def aside(cells: int) -> list[ViewSection]:
         own_ranks = () if is_first else ranks_section(view, nodes, cells)
-        return [*own_ranks, *nodes_section(view, nodes, cells), *lanes_section(view, cells)]
+        return [*own_ranks, *lanes_section(view, cells)]
 
     sections = [*(ranks if is_first else ()), *backend_sections(view, nodes, column)]
     graphs = _graphs(view)
