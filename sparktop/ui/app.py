@@ -78,8 +78,6 @@ class SparktopApp(ThemedApp):
     ]
     recordings: Recordings | None = None
     """What is recorded; None if nothing can be."""
-    has_options = True
-    """Whether the settings of the configuration file can be changed."""
     _configured: Configured | None = None
     _painted = False
     _timer: asyncio.TimerHandle | None = None
@@ -289,11 +287,11 @@ class SparktopApp(ThemedApp):
         self._redraw()
 
     def on_overview_screen_view_changed(self, message: OverviewScreen.ViewChanged) -> None:
-        """Write the view, without its filters, to the state file for the next session."""
+        """Write the view, without its filter, to the state file for the next session."""
         blocks = message.view.graphs is GraphStyle.BLOCKS
         if blocks is not self.role_styles.blocks:
             self._draw_graphs(blocks=blocks)
-        saved_view = replace(message.view, filter="", processes=replace(message.view.processes, filter=""))
+        saved_view = replace(message.view, filter="")
         if saved_view == self._remembered:
             return
         self._remembered = saved_view
@@ -302,13 +300,13 @@ class SparktopApp(ThemedApp):
             self.notify(f"the view is not remembered: {clean(problem)}", severity="warning", markup=False)
             self._state = None
 
-    def action_menu(self, place: str = "") -> None:
-        """Show the menu of all settings, with the setting `place` of the file chosen ("" for the first)."""
+    def action_menu(self) -> None:
+        """Show the menu of all settings."""
         # Late, like other screens that the first picture does not need.
         from sparktop.ui.options import configured_live, menu_screen
 
         self._configured = self._configured or configured_live(self.desk, self._store)
-        self.push_screen(menu_screen(self, self, self._configured, place))
+        self.push_screen(menu_screen(self, self, self._configured))
 
     def action_next_interval(self) -> None:
         """Change to the next longer poll interval; after the longest, to the shortest."""

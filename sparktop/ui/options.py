@@ -8,7 +8,6 @@ from pathlib import Path
 from msgspec.structs import replace
 from textual.app import App
 
-from sparktop.config.from_targets import toml_of_targets
 from sparktop.config.options import (
     ALERTS,
     ALL,
@@ -27,9 +26,8 @@ from sparktop.config.trust import Approvals, is_discovered, refusal
 from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError
 from sparktop.files import PRIVATE, find_config, usual_places, write_whole
-from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import Target, Thresholds, Watch
-from sparktop.model.text import clean
+from sparktop.model.targets import Thresholds, Watch
+from sparktop.model.text import clean, shown_path
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.panels.server.table import ColumnOrder
 from sparktop.store import Store
@@ -119,29 +117,8 @@ class Configured:
             return f"not saved: {clean(error, 300)}"
         self._saved = self.watch
         return (
-            f"saved in {self._short(path)}: {', '.join('.'.join(path_of_value) for path_of_value in values)}"
+            f"saved in {shown_path(path)}: {', '.join('.'.join(path_of_value) for path_of_value in values)}"
         )
-
-    def _short(self, path: Path) -> str:
-        """Return a path for one line of a screen: "~" stands for the user's home folder."""
-        home = (self._env or {}).get("HOME", "")
-        inside = home.startswith("/") and path.is_relative_to(home)
-        return clean(Path("~", path.relative_to(home)) if inside else path, 200)
-
-    def write_found(self, targets: Sequence[Target], snapshot: Snapshot) -> str:
-        """Write a new configuration file with `targets`; return a message for the user."""
-        path = self.path
-        if path is None:
-            return "there is no configuration file here"
-        if path.exists():
-            return f"not written: {self._short(path)} exists; sparktop --write-config - prints what was found"
-        try:
-            text = toml_of_targets(targets, snapshot)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(path, text)
-        except (ConfigError, OSError) as error:
-            return f"not written: {clean(error, 300)}"
-        return f"written: {self._short(path)}"
 
 
 def _value_text(option: Option, watch: Watch) -> str:
@@ -200,9 +177,6 @@ _COLUMNS = (
 )
 _PICTURE = "Live, or paused at a moment of the last 30 minutes, while polling goes on."
 _PICTURE_NAME = "picture"
-_SNAPSHOT = "Writes this moment as JSON, Markdown and HTML into the current folder."
-
-_FOUND = "Writes a commented sparktop.toml with all that is on the screen, if there is no file."
 
 
 def configured_live(desk: SweepDesk, store: Store | None) -> Configured:
@@ -217,11 +191,8 @@ def configured_live(desk: SweepDesk, store: Store | None) -> Configured:
     return Configured(desk.watch, apply, desk.env)
 
 
-def menu_screen(app: App[None], host: Host, configured: Configured, place: str = "") -> MenuScreen:
-    """Return the menu, which saves in the configuration file what was changed here and by keys.
-
-    `place` is the name in the file of the setting to begin at; "" for the first.
-    """
+def menu_screen(app: App[None], host: Host, configured: Configured) -> MenuScreen:
+    """Return the menu, which saves in the configuration file what was changed here and by keys."""
 
     def save() -> str:
         return configured.save(
@@ -232,10 +203,10 @@ def menu_screen(app: App[None], host: Host, configured: Configured, place: str =
         )
 
     savable = None if configured.path is None else save
-    return MenuScreen(pages(app, host, configured), lambda: host.role_styles, savable, place)
+    return MenuScreen(pages(app, host, configured), lambda: host.role_styles, savable)
 
 
-def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int], place: str = "") -> MenuScreen:
+def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int]) -> MenuScreen:
     """Return the menu of a recording: what changes its picture, and the `speed` at which it is played."""
     keys = host.overview.key_names
     play = MenuSetting(
@@ -248,7 +219,7 @@ def replay_menu_screen(app: App[None], host: Host, speed: Callable[[], int], pla
     board = [setting for setting in _board_settings(app, host) if setting.name != _PICTURE_NAME]
     program = [setting for setting in _program_settings(host) if setting.name == LOW_BANDWIDTH.name]
     pages = {"board": board, "recording": [play, *program]}
-    return MenuScreen(pages, lambda: host.role_styles, place=place)
+    return MenuScreen(pages, lambda: host.role_styles)
 
 
 def pages(app: App[None], host: Host, configured: Configured) -> dict[str, Sequence[MenuSetting]]:
@@ -260,18 +231,7 @@ def pages(app: App[None], host: Host, configured: Configured) -> dict[str, Seque
         "states": [*map(option, STATES)],
         "events": [*map(option, EVENTS)],
         "sweeps": [*map(option, GUARD)],
-        "program": [
-            *_program_settings(host),
-            *map(option, RECORDER),
-            MenuSetting(
-                "save a snapshot",
-                lambda: "in this folder",
-                lambda _: host.action_save_snapshot(),
-                _SNAPSHOT,
-                host.overview.key_names.get("snapshot", ""),
-            ),
-            _new_file_setting(app, host, configured),
-        ],
+        "program": [*_program_settings(host), *map(option, RECORDER)],
     }
 
 
@@ -354,17 +314,3 @@ def _program_settings(host: Host) -> list[MenuSetting]:
             file_name="low_bandwidth",
         ),
     ]
-
-
-def _new_file_setting(app: App[None], host: Host, configured: Configured) -> MenuSetting:
-    """Return the line that writes a new configuration file; in the file are the targets on the screen."""
-
-    def write(_: int) -> None:
-        snapshot = host.overview.shown
-        if snapshot is not None:
-            app.notify(configured.write_found(host.targets(), snapshot), markup=False)
-
-    def value() -> str:
-        return "exists" if configured.path is not None and configured.path.exists() else "none"
-
-    return MenuSetting("write a configuration", value, write, _FOUND)

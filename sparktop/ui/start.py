@@ -91,8 +91,6 @@ _LEAST_PAUSE_S = 0.05
 class ReplayApp(SparktopApp):
     """Shows the moments of a recording, and uses at most about half of a core for it."""
 
-    has_options = False
-
     def __init__(
         self,
         replay: Replay,
@@ -149,8 +147,8 @@ class ReplayApp(SparktopApp):
         paths = dict.fromkeys(frame.path for frame in self.replay.recording.frames)
         return partial(read_again, list(paths), start, end)
 
-    def action_menu(self, place: str = "") -> None:
-        """Show the menu of the settings that a recording has; `place` is as in the live program."""
+    def action_menu(self) -> None:
+        """Show the menu of the settings that a recording has."""
         from sparktop.ui.options import replay_menu_screen  # late: the first picture needs it not
 
-        self.push_screen(replay_menu_screen(self, self, lambda: self.replay.speed, place))
+        self.push_screen(replay_menu_screen(self, self, lambda: self.replay.speed))

@@ -13,7 +13,6 @@ import pytest
 
 from sparktop.errors import ConfigError
 from sparktop.model.snapshot import Snapshot
-from sparktop.ui.report import with_usual_colors
 from sparktop.ui.start import screen_of
 from stage.rehearsal import Rehearsal
 
@@ -40,14 +39,6 @@ async def test_the_screen_is_drawn(snapshot: Snapshot, size: tuple[int, int], th
     assert len(lines) in {size[1], size[1] - 1}
 
 
-async def test_the_picture_needs_no_web_font(snapshot: Snapshot) -> None:
-    """Nothing is loaded from anywhere, and the fonts named have braille."""
-    svg = await screen_of(snapshot, size=(80, 24), theme="spark-dark")
-    assert "@font-face" not in svg
-    assert "url(http" not in svg
-    assert "DejaVu Sans Mono" in svg
-
-
 async def test_themes_differ(snapshot: Snapshot) -> None:
     """The theme asked for is the theme drawn; the same one gives the same bytes."""
     dark = await screen_of(snapshot, size=(80, 24), theme="spark-dark")
@@ -71,9 +62,3 @@ def test_drawing_leaves_no_trace(
     asyncio.run(screen_of(snapshot, size=(80, 24), theme="spark-dark"))
     assert list(tmp_path.iterdir()) == []
     assert capfd.readouterr() == ("", "")
-
-
-def test_bright_colours_are_brighter_in_a_picture() -> None:
-    """A theme of the terminal's own colours is drawn as terminals draw it; text stays as it is."""
-    svg = with_usual_colors('.r1 { fill: #00823d } <rect fill="#ff2c7a"/><text>fill=&quot;#00823d</text>')
-    assert svg == '.r1 { fill: #23d18b } <rect fill="#d670d6"/><text>fill=&quot;#00823d</text>'

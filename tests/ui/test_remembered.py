@@ -15,7 +15,7 @@ from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.panels.server.table import ColumnOrder
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.remembered import recall, remember, state_file
+from sparktop.ui.remembered import recall, remember
 from sparktop.ui.start import run
 
 NO_BOXES = Boxes(nodes=False, backends=False, events=False, self_cost=False)
@@ -81,25 +81,6 @@ def test_whatever_stands_in_the_file_gives_a_view(place: Path, data: object) -> 
     assert view.filter == ""
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"\x00", b"\xff\xfe", b"{", b"[" * 100_000, b"1" * 5000, b'{"preset": "watch"', b"null"],
-)
-def test_a_broken_file_gives_the_defaults(tmp_path: Path, body: bytes) -> None:
-    """What cannot be read is as if nothing had been remembered."""
-    path = tmp_path / "view.json"
-    path.write_bytes(body)
-    assert recall(path) == View()
-
-
-def test_what_is_understood_is_kept(tmp_path: Path) -> None:
-    """One wrong word does not cost the right ones beside it."""
-    path = tmp_path / "view.json"
-    data = {"preset": "wall", "sort": "by mood", "boxes": {"nodes": False, "events": 1, "later": True}}
-    path.write_text(json.dumps(data), encoding="utf-8")
-    assert recall(path) == View(preset=Preset.WALL, boxes=replace(Boxes(), nodes=False))
-
-
 def test_what_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A place where nothing can be written gives a reason in words, and leaves nothing behind."""
     (tmp_path / "file").touch()
@@ -111,19 +92,6 @@ def test_what_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Path, "replace", refuse)
     assert remember(tmp_path / "new" / "view.json", View()) == "Permission denied"
     assert list((tmp_path / "new").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("env", "expected"),
-    [
-        ({"XDG_STATE_HOME": "/s", "HOME": "/h"}, "/s/sparktop/view.json"),
-        ({"HOME": "/h"}, "/h/.local/state/sparktop/view.json"),
-        ({"XDG_STATE_HOME": "relative", "HOME": "/h"}, "/h/.local/state/sparktop/view.json"),
-    ],
-)
-def test_it_stands_beside_the_log(env: dict[str, str], expected: str) -> None:
-    """The file is below $XDG_STATE_HOME, or below the home."""
-    assert state_file(env) == Path(expected)
 
 
 def test_the_view_of_a_demo_is_not_that_of_real_servers(

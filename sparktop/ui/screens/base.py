@@ -59,8 +59,11 @@ class BaseScreen(Screen[Result], Generic[Result]):
         await super().on_event(event)
 
 
-class Dialog(BaseScreen[Result], ModalScreen[Result]):
-    """A screen in front of another one, which stays visible and takes no keys."""
+class Dialog(ModalScreen[Result], BaseScreen[Result]):
+    """A screen in front of another one, which stays visible and takes no keys.
+
+    The order of the bases matters: Textual takes style sheets from the first one only.
+    """
 
 
 # The actions on sweeps that screens can call.

@@ -49,8 +49,6 @@ class AskScreen(Dialog[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         ("y", "answer(True)", "yes"),
         ("n,escape,q", "answer(False)", "no"),
-        ("left", "mark(0)", "the first answer"),
-        ("right", "mark(1)", "the second answer"),
         # Before the list of answers, which would go to its ends.
         Binding("pagedown", "turn(1)", "more of the question", priority=True),
         Binding("pageup", "turn(-1)", "back", priority=True),
@@ -105,10 +103,6 @@ class AskScreen(Dialog[bool]):
     def action_answer(self, yes: bool) -> None:  # noqa: FBT001 - Textual's actions take their arguments by place
         """Close the dialog with the answer `yes` (True) or no (False)."""
         self.dismiss(yes)
-
-    def action_mark(self, index: int) -> None:
-        """Highlight an answer: 0 for yes, 1 for no."""
-        self.query_one(OptionList).highlighted = index
 
     def action_turn(self, direction: int) -> None:
         """Scroll the question by its visible height, if it is longer: 1 down, -1 up."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, ClassVar
 
 from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
@@ -35,8 +34,6 @@ _GROUPS = (
 _MOUSE = ("mouse", "click selects, click again zooms, the wheel scrolls")
 _HEAD = 12
 """Cells of the first column: keys, labels and signs."""
-_UNWRAPPED = 10_000
-"""A width in cells in which no line of the help is wrapped."""
 _STATE_NOTES = (
     ("… (sweep)", "a sweep of this viewer fills it on purpose: this is not counted as an alert"),
     ("… lately", "true of the last 10 s, but not of this moment"),
@@ -129,19 +126,6 @@ def explained_section(
     return word_section(title, [*((str(word), explained.line) for word, explained in words.items()), *notes])
 
 
-@cache
-def option_section() -> Section:
-    """Return a section with the settings of the options menu; each has the key that opens the menu there."""
-    from sparktop.config.options import ALL, shown_place  # late: most starts need none of it
-
-    entries: list[Entry] = []
-    for option in ALL:
-        path = shown_place(option)
-        key = Key(path, (), "", f"app.menu('{path}')", option.help)
-        entries.append(("", f"{option.name}: {option.help}", key))
-    return "Options (enter opens the menu there)", entries
-
-
 class HelpScreen(Dialog[None]):
     """Help on the keys and labels of the overview; typed words search it, and Enter runs what was found."""
 
@@ -157,13 +141,7 @@ class HelpScreen(Dialog[None]):
         scrollbar-background-hover: $background; scrollbar-background-active: $background;
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        ("f1", "dismiss", "close"),
-        Binding("tab", "turn(1)", "next group", priority=True),
-        Binding("shift+tab", "turn(-1)", "previous group", priority=True),
-    ]
-    offers_options = True
-    """Whether the search also finds settings of the options menu."""
+    BINDINGS: ClassVar[list[BindingType]] = [("f1", "dismiss", "close")]
 
     def __init__(self, keys: Sequence[Key] = KEYS, *, searching: bool = False) -> None:
         """Show the help on `keys`; with `searching`, each letter typed belongs to the search, "q" too."""
@@ -210,36 +188,14 @@ class HelpScreen(Dialog[None]):
             word_section("Graphs", _GRAPHS),
         ]
 
-    @classmethod
-    def text(cls, keys: Sequence[Key]) -> Text:
-        """Return the complete help as text without colours and without wrapped lines."""
-        return _sections_text(cls.sections(keys), _UNWRAPPED, None, None)
-
     def _matching_sections(self) -> list[Section]:
         words = self._words.casefold().split()
-        options = (
-            [option_section()]
-            if words and self.offers_options and getattr(self.app, "has_options", False)
-            else []
-        )
         sections: list[Section] = []
-        for title, entries in (*self.sections(self._keys), *options):
+        for title, entries in self.sections(self._keys):
             is_title_hit = _contains(title, words)
             hits = [entry for entry in entries if is_title_hit or _contains(f"{entry[0]} {entry[1]}", words)]
             sections += [(title, hits)] if hits else []
         return sections
-
-    def action_turn(self, step: int) -> None:
-        """Scroll to the next (1) or previous (-1) heading."""
-        box = self.query_one(VerticalScroll)
-        lines = str(self.query_one("#help", Static).render()).splitlines()
-        headings = [0, *(row + 1 for row, line in enumerate(lines) if not line)]
-        top = round(box.scroll_target_y)
-        if step > 0:
-            target = next((row for row in headings if row > top), 0)
-        else:
-            target = next((row for row in reversed(headings) if row < top), 0)
-        box.scroll_to(y=target, animate=False, immediate=True)
 
     def _matching_keys(self) -> list[Key]:
         """Return the keys that were found, in their order; empty while nothing is searched."""
@@ -259,7 +215,7 @@ class HelpScreen(Dialog[None]):
         seeks = self._searching or bool(self._words)
         box.border_title = Text(f"help: {self._words}▏") if seeks else "help"
         runs = "enter runs ▸ · ↑↓ · " if keys else ""
-        hints = f"{runs}esc ends the search" if seeks else "type to search · tab next group · esc closes"
+        hints = f"{runs}esc ends the search" if seeks else "type to search · esc closes"
         box.border_subtitle = key_hints(hints, styles)
 
     def on_key(self, event: events.Key) -> None:
@@ -339,8 +295,6 @@ def _sections_text(
 class SweepHelpScreen(HelpScreen):
     """Help on the keys and signs of the full screen of a sweep."""
 
-    offers_options = False
-
     @staticmethod
     def sections(keys: Sequence[Key]) -> list[Section]:
         """Return the complete help of the full screen of a sweep."""
@@ -354,8 +308,6 @@ class SweepHelpScreen(HelpScreen):
 
 class KeysScreen(HelpScreen):
     """Help on the keys of one screen."""
-
-    offers_options = False
 
     @staticmethod
     def sections(keys: Sequence[Key]) -> list[Section]:

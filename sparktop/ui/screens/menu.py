@@ -101,8 +101,6 @@ class MenuScreen(Dialog[None]):
         Binding("shift+tab", "turn(-1)", "previous page", priority=True),
         Binding("right,plus,equals_sign,space", "change(1)", "next value", priority=True),
         Binding("left,minus", "change(-1)", "previous value", priority=True),
-        ("j", "move(1)", "down"),
-        ("k", "move(-1)", "up"),
         ("s", "save", "save"),
         *((str(number), f"page({number - 1})", "page") for number in range(1, 10)),
     ]
@@ -112,17 +110,12 @@ class MenuScreen(Dialog[None]):
         pages: Mapping[str, Sequence[MenuSetting]],
         styles: Callable[[], RoleStyles],
         save: Callable[[], str] | None = None,
-        place: str = "",
     ) -> None:
         """Show the settings of `pages`, by title; `styles` returns the present styles.
 
-        `save` saves and returns a message. `place` is the name in the configuration file of the setting to
-        begin at; "" for the first.
+        `save` saves and returns a message.
         """
         super().__init__()
-        self._place = place
-        self._pressed_x: int | None = None
-        """Column of the list where the mouse button was pressed last; None after a key."""
         self._titles, self._pages = list(pages), list(pages.values())
         self._styles = styles
         self._save = save
@@ -139,15 +132,8 @@ class MenuScreen(Dialog[None]):
             yield Static(id="about")
 
     def on_mount(self) -> None:
-        """Show the first page, or the page of the setting to begin at."""
-        places = [
-            (page, index)
-            for page, settings in enumerate(self._pages)
-            for index, setting in enumerate(settings)
-            if self._place and setting.file_name == self._place
-        ]
-        self._page, index = places[0] if places else (0, 0)
-        self._fill_page(index)
+        """Show the first page."""
+        self._fill_page()
 
     @property
     def _option_list(self) -> OptionList:
@@ -157,11 +143,11 @@ class MenuScreen(Dialog[None]):
     def _chosen_setting(self) -> MenuSetting:
         return self._pages[self._page][self._option_list.highlighted or 0]
 
-    def _fill_page(self, index: int = 0) -> None:
-        """Show the settings of the present page, with the setting `index` marked."""
+    def _fill_page(self) -> None:
+        """Show the settings of the present page, with the first one marked."""
         self._option_list.clear_options()
         self._option_list.add_options(map(Option, map(self._setting_line, self._pages[self._page])))
-        self._option_list.highlighted = index
+        self._option_list.highlighted = 0
         self._option_list.focus()
         self._draw()
 
@@ -202,23 +188,13 @@ class MenuScreen(Dialog[None]):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Change the setting to its next value, and after the last to its first."""
         event.stop()
-        x, self._pressed_x = self._pressed_x, None
-        self.action_change(-1 if x is not None and _NAME < x <= _NAME + 2 else 0)
-
-    def on_mouse_down(self, event: events.MouseDown) -> None:
-        """Note where the mouse button is pressed: at the arrow left of a value, it goes back."""
-        self._pressed_x = event.screen_x - self._option_list.region.x
+        self.action_change(0)
 
     def action_change(self, step: int) -> None:
         """Change the highlighted setting: to its next value (1), its previous (-1), or around (0)."""
-        self._pressed_x = None
         self._chosen_setting.change(step)
         if self.is_current:  # the filter closes the menu
             self._draw()
-
-    def action_move(self, step: int) -> None:
-        """Move the highlight by one line: 1 down, -1 up."""
-        self._option_list.action_cursor_down() if step > 0 else self._option_list.action_cursor_up()
 
     def action_turn(self, step: int) -> None:
         """Show the next (1) or previous (-1) page."""

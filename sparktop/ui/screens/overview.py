@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from textual import events, on
@@ -30,10 +30,9 @@ from sparktop.panels.board.bars import event_words, header_row, scroll_keys, tim
 from sparktop.panels.board.layout import Boxes, Drawn, PanelKey
 from sparktop.panels.board.scene import Scene, flatten, is_wall
 from sparktop.panels.board.view import Arrangement, Preset, Sort, View, filtered_backends
-from sparktop.panels.machine.processes import ProcessSort
 from sparktop.panels.parts.text import Row
 from sparktop.ui.canvas import Canvas
-from sparktop.ui.keys import keys_to_unseen, with_moved_keys
+from sparktop.ui.keys import with_moved_keys
 from sparktop.ui.rewind import Rewind, Timeline
 from sparktop.ui.screens.canvas_screen import CanvasScreen
 from sparktop.ui.styles import RoleStyles
@@ -63,8 +62,7 @@ _FOOTER_ACTIONS = {"↓": "select(1)", "↑": "select(-1)", "esc": "back"}
 _OF_A_SWEEP = {
     key: f"{entry.shown} is for the screen of a sweep" for entry in SWEEP_KEYS for key in entry.keys
 }
-_BOARD_WORDS = "filter: words in name, model, URL, state … esc drops it"
-_PROCESS_WORDS = "processes: words in pid, name, backend, engine … esc drops it"
+_FILTER_WORDS = "filter: words in name, model, URL, state … esc drops it"
 _LINED = frozenset({"prometheus", "members", "scraped", "machines"})
 """Kinds of panels whose lines can be selected while they are shown alone."""
 _HEAD = 6
@@ -76,13 +74,8 @@ HEADER = 1
 """Rows above the board."""
 
 
-class _WallStep(NamedTuple):
-    """A step into a wall: what was opened, and what the screen showed before."""
-
-    opened: PanelKey
-    zoomed: PanelKey | None
-    selected: PanelKey | None
-    first_row: int
+_WallStep = tuple[PanelKey, PanelKey | None, PanelKey | None, int]
+"""A step into a wall: what was opened, and what was shown alone, selected, and the first line before."""
 
 
 class OverviewScreen(CanvasScreen):
@@ -174,7 +167,7 @@ class OverviewScreen(CanvasScreen):
     def compose(self) -> ComposeResult:
         """Yield the widget that shows all rows, and the input lines, which are hidden at first."""
         yield self.canvas
-        yield Input(placeholder=_BOARD_WORDS, id="filter")
+        yield Input(placeholder=_FILTER_WORDS, id="filter")
         yield Input(id="time")
 
     def redraw(self) -> None:
@@ -279,7 +272,7 @@ class OverviewScreen(CanvasScreen):
 
     def _footer(self) -> list[tuple[str, str]]:
         table = self.key_table
-        if self.acts_on_processes:  # the most useful key first: not all fit
+        if self.zoomed is not None and self.zoomed.kind in {"node", "processes"}:  # most useful there
             table = tuple(sorted(table, key=lambda key: key.name != "processes"))
         # The frame of a panel that is shown has the key that hides it.
         framed = {
@@ -291,14 +284,10 @@ class OverviewScreen(CanvasScreen):
             for key in table
             if key.footer and key.name not in absent and self._is_useful(key.name)
         ]
-        unseen = keys_to_unseen(table, self.view, self.shown) if self.zoomed is None else []
-        page_keys = [*unseen, *self._time_keys(), *self._sweep_keys(), *self._group_keys()]
-        page_keys += self._wall_keys()
+        page_keys = [*self._time_keys(), *self._sweep_keys(), *self._group_keys(), *self._wall_keys()]
         listed = {shown for shown, _ in page_keys}
         keys = [*page_keys, *(pair for pair in keys if pair[0] not in listed)]
-        if self.acts_on_processes and self.view.processes.filter:
-            keys = [("esc", f"drops filter: {clean(self.view.processes.filter, 20)}"), *keys]
-        elif self.view.filter and (self.zoomed is None or self._has_selectable_lines):
+        if self.view.filter and (self.zoomed is None or self._has_selectable_lines):
             keys = [("esc", f"drops filter: {clean(self.view.filter, 20)}"), *keys]
         below = self._board_height - self._room - self._scroll
         down, up = "↓", "↑"
@@ -317,9 +306,9 @@ class OverviewScreen(CanvasScreen):
             case "processes" | "compared":
                 return nodes >= (2 if name == "compared" else 1)
             case "sort":
-                return self.acts_on_processes or max(servers, nodes) > 1
+                return max(servers, nodes) > 1
             case "filter":
-                return self.acts_on_processes or servers + nodes > 0
+                return servers + nodes > 0
             case "sweep" | "capacity" | "sweep-editor":
                 return not self.frozen and (shown is None or bool(shown.backends) or bool(shown.routers))
             case _:
@@ -329,8 +318,6 @@ class OverviewScreen(CanvasScreen):
 
     def show_as(self, view: View) -> None:
         """Draw with the view `view` (preset, boxes, sort orders, filters) and post `ViewChanged`."""
-        if view.sort is not self.view.sort:
-            self._arrangement = Arrangement()
         self.view = view
         self._paint()
         self.post_message(self.ViewChanged(view))
@@ -357,14 +344,7 @@ class OverviewScreen(CanvasScreen):
         self.show_as(replace(self.view, preset=preset, top=None))
 
     def action_next_sort(self) -> None:
-        """Change to the next sort order of the board, or of the processes if a node is shown alone."""
-        if self.acts_on_processes:
-            orders, order = list(ProcessSort), self.view.processes
-            chosen = orders[(orders.index(order.sort) + 1) % len(orders)]
-            self._first_row = 0
-            self.show_as(replace(self.view, processes=replace(order, sort=chosen)))
-            self.notify(f"processes by {chosen.value}", timeout=2)
-            return
+        """Change to the next sort order of the board."""
         sorts = list(Sort)
         self.show_as(replace(self.view, sort=sorts[(sorts.index(self.view.sort) + 1) % len(sorts)]))
         self.notify(f"sorted: {self.view.sort.value}", timeout=2)
@@ -409,7 +389,7 @@ class OverviewScreen(CanvasScreen):
         elif self._countdown:
             self.desk.call_off()
             return
-        elif (self.acts_on_processes or self._has_selectable_lines) and self._filter_words:
+        elif self._has_selectable_lines and self.view.filter:
             self._filter_by("")
         elif self._has_lists and self.view.top:
             self.selected, self._first_row = None, 0
@@ -426,7 +406,7 @@ class OverviewScreen(CanvasScreen):
 
     def _leave_panel(self) -> None:
         """Return from the panel shown alone to all panels, or to what it was opened from, such as a wall."""
-        if self._steps and self._steps[-1].opened == self.zoomed:
+        if self._steps and self._steps[-1][0] == self.zoomed:
             _, self.zoomed, self.selected, self._first_row = self._steps.pop()
             self._scroll = 0
             return
@@ -436,8 +416,6 @@ class OverviewScreen(CanvasScreen):
             self.zoomed = PanelKey("node", zoomed.name)
         elif zoomed is not None and zoomed.kind == "evidence" and not self._why_on_board:
             self.zoomed = PanelKey("balance", zoomed.name)
-        else:
-            self.view = replace(self.view, processes=replace(self.view.processes, filter=""))
         self._scroll = self._first_row = 0
 
     def action_processes(self) -> None:
@@ -508,11 +486,6 @@ class OverviewScreen(CanvasScreen):
         self._scroll = 0
         self._paint()
 
-    @property
-    def acts_on_processes(self) -> bool:
-        """Whether a node is shown alone, so that sorting and filtering apply to its processes."""
-        return self.zoomed is not None and self.zoomed.kind in {"node", "processes"}
-
     def in_header(self, kind: str) -> PanelKey | None:
         """Return the "node" or "backend" that the header's words are about; None if it is neither."""
         if self.shown is None:
@@ -546,9 +519,9 @@ class OverviewScreen(CanvasScreen):
                 self.timeline.go(time_of(bar, x - first, cells))
                 self.redraw()
         elif panel is not None and panel.kind == "state":  # its word is added to the filter, or removed
-            words = f" {self._filter_words}".removesuffix(f" {panel.name}").lstrip()
+            words = f" {self.view.filter}".removesuffix(f" {panel.name}").lstrip()
             self._first_row = self._scroll = 0
-            self._filter_by(words if words != self._filter_words else f"{words} {panel.name}".lstrip())
+            self._filter_by(words if words != self.view.filter else f"{words} {panel.name}".lstrip())
         elif panel is not None and self.selected == panel:
             if not self._open_line():
                 self.action_zoom()
@@ -726,7 +699,7 @@ class OverviewScreen(CanvasScreen):
         kind, name = self.selected.kind, self.selected.name
         opened = self._panel_of_line(kind, name)
         if opened is not None:
-            self._steps.append(_WallStep(opened, self.zoomed, self.selected, self._first_row))
+            self._steps.append((opened, self.zoomed, self.selected, self._first_row))
             self.zoomed, self.selected = opened, None
             self._scroll = self._first_row = 0
             self._paint()
@@ -888,9 +861,8 @@ class OverviewScreen(CanvasScreen):
             self.action_back()
 
     def action_filter(self) -> None:
-        """Open the filter's input line. If a node is shown alone, its processes are filtered."""
-        line = self._ask("filter", self._filter_words)
-        line.placeholder = _PROCESS_WORDS if self.acts_on_processes else _BOARD_WORDS
+        """Open the filter's input line."""
+        self._ask("filter", self.view.filter)
 
     @on(Input.Submitted, "#filter")
     def _keep_filter(self) -> None:
@@ -901,21 +873,11 @@ class OverviewScreen(CanvasScreen):
         if event.input.id == "time":
             self.app.clear_notifications()
         if event.input.id == "filter" and event.input.has_class("asking"):
-            self._first_row = 0
-            if not self.acts_on_processes:
-                self._scroll = 0
+            self._first_row = self._scroll = 0
             self._filter_by(clean(event.value, 80))
 
-    @property
-    def _filter_words(self) -> str:
-        return self.view.processes.filter if self.acts_on_processes else self.view.filter
-
     def _filter_by(self, words: str) -> None:
-        view = self.view
-        if self.acts_on_processes:
-            self.show_as(replace(view, processes=replace(view.processes, filter=words)))
-        else:
-            self.show_as(replace(view, filter=words))
+        self.show_as(replace(self.view, filter=words))
 
     def action_go(self) -> None:
         """Open the line where a time is typed."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Callable, Coroutine, Sequence
 from enum import Enum
 from pathlib import Path
@@ -158,7 +157,6 @@ HISTORY_KEYS = (
     Key("page-up", ("pageup",), "PgUp", "page(-1)", "a screen back"),
     Key("first", ("home",), "home", "select(-1000000)", "the newest result"),
     Key("last", ("end",), "end", "select(1000000)", "the oldest result"),
-    Key("complete", ("tab",), "tab", "complete", "complete the path of a file to bring in"),
     Key("quit", ("q",), "q", "app.quit", "quit; asks while a sweep runs"),
 )
 """The keys of this screen, in the order of the footer and the help."""
@@ -170,7 +168,7 @@ class Asked(Enum):
     """The purposes for which the input line can be open; each value is the line's placeholder text."""
 
     SEARCH = "find: words in name, targets, model, status, day … esc drops it"
-    IMPORT = "result file of llama-benchy, aiperf, guidellm or vllm bench serve: tab completes"
+    IMPORT = "path of a result file of llama-benchy, aiperf, guidellm or vllm bench serve"
 
 
 class HistoryScreen(CanvasScreen):
@@ -524,20 +522,6 @@ class HistoryScreen(CanvasScreen):
         self._show_read_rows(self._unread)
         self._say(f"kept as {clean(key, 80)}: enter opens it")
 
-    def action_complete(self) -> None:
-        """Complete the path in the input line as far as it is unambiguous."""
-        if self._asked is Asked.IMPORT:
-            self._start_work(self._complete(self._line.value))
-
-    async def _complete(self, text: str) -> None:
-        path, names = await asyncio.to_thread(complete_path, text)
-        if self._asked is Asked.IMPORT and self._line.value == text:
-            self._line.value = path
-            self._line.cursor_position = len(path)
-            listed = "  ".join(clean(name, 40) for name in names[:_MOST_NAMES])
-            more = len(names) - _MOST_NAMES
-            self._say(f"{listed}  and {more} more" if more > 0 else listed)
-
     def action_back(self) -> None:
         """Go back by one step.
 
@@ -557,36 +541,3 @@ class HistoryScreen(CanvasScreen):
             return
         self._apply_search()
         self._say("")
-
-
-_MOST_NAMES = 8
-"""Targets that are named in the dialog before a deletion."""
-
-
-def complete_path(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return (the path `text` with its last name completed, names that it may continue with).
-
-    The name is completed as far as it is unambiguous, then there are no names; those of folders end in "/". A
-    leading "~" stays as typed. The text is unchanged if no name matches or its folder cannot be read.
-    """
-    folder, name = os.path.split(text)
-    if text in {"~", ".", ".."}:
-        return f"{text}/", ()
-    try:
-        names = sorted(_names_in_folder(os.path.expanduser(folder) or ".", name))  # noqa: PTH111 - "~x" may be unknown
-    except OSError:
-        return text, ()
-    if not names:
-        return text, ()
-    certain = os.path.commonprefix(names)  # noqa: RUF071 - characterwise: a name is half typed
-    path = certain if not folder else f"{folder.rstrip('/')}/{certain}"
-    return path, () if len(names) == 1 else tuple(names)
-
-
-def _names_in_folder(folder: str, start: str) -> list[str]:
-    with os.scandir(folder) as entries:
-        return [
-            f"{entry.name}/" if entry.is_dir() else entry.name
-            for entry in entries
-            if entry.name.startswith(start) and (start.startswith(".") or not entry.name.startswith("."))
-        ]
