@@ -66,19 +66,6 @@ def fit(text: str, width: int, align: Literal["left", "right", "center"] = "left
     return text + " " * spare
 
 
-def fit_name(name: str, width: int) -> str:
-    """Return the name of a source in exactly `width` cells, as `fit` does.
-
-    Of a name with a suffix, such as "spark-a@before", the beginning is cut off instead of the end, because
-    its counterpart "spark-a@after" differs at the end.
-    """
-    if "@" not in name or cell_width(name) <= width:
-        return fit(name, width)
-    while cell_width(name) > width:
-        name = name[1:]
-    return fit(name, width)
-
-
 def _cut_text(text: str, width: int) -> str:
     room = width - 1
     if text.isascii() and text.isprintable():

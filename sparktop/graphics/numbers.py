@@ -127,7 +127,7 @@ def _decimals(number: float, steps: tuple[tuple[float, int], ...]) -> int | None
 def _number_text(value: float | None, width: int, units: tuple[_Unit, ...]) -> str:
     """Format `value` in `width` cells, in the first of `units` in which the text fits.
 
-    If no unit fits, use e notation, and if that does not fit, "…". Return "–" for None, NaN and infinity.
+    If no unit fits, return "…"; for None, NaN and infinity "–".
     """
     if width <= 0:
         return ""
@@ -142,13 +142,6 @@ def _number_text(value: float | None, width: int, units: tuple[_Unit, ...]) -> s
                 shown = f">{MINUS}{text[1:]}" if text[0] == "<" else MINUS + text
             if len(shown) <= width:
                 return shown.rjust(width)
-    base = next(unit for unit in units if unit.factor == 1.0)
-    mantissa, _, exponent = f"{size:.0e}".partition("e")
-    sign = MINUS if finite < 0 else ""
-    for suffix in base.suffixes:
-        text = f"{sign}{mantissa}e{int(exponent)}{suffix}"
-        if len(text) <= width:
-            return text.rjust(width)
     return TOO_WIDE.rjust(width)
 
 

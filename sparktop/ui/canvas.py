@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Protocol, runtime_checkable
 
 from rich.color import ColorSystem
 from rich.console import Console
@@ -62,15 +61,6 @@ def _sgr_change(before: _SgrParts | None, after: _SgrParts) -> str:
     return f"\x1b[{';'.join(new for old, new in zip(before, after, strict=True) if old != new)}m"
 
 
-@runtime_checkable
-class HasCells(Protocol):
-    """A widget that returns its cells, as styled text segments, without the detour through strips."""
-
-    def cells(self, y: int, first: int, end: int) -> Iterable[Segment]:
-        """Return the cells [`first`, `end`) of row `y` as they are drawn on the terminal."""
-        ...
-
-
 def _drawing_sequences(pieces: Iterable[tuple[int, int, Iterable[Segment]]], console: Console) -> str:
     """Return the text and escape sequences that draw `pieces`: (column, row, cells) each."""
     system = console._color_system or ColorSystem.TRUECOLOR  # noqa: SLF001 - as Textual's own updates do
@@ -118,7 +108,7 @@ class FrugalUpdate(ChopsUpdate):
 class CellsUpdate(ChopsUpdate):
     """A partial update of a screen that one widget fills."""
 
-    def __init__(self, widget: HasCells, spans: list[tuple[int, int, int]]) -> None:
+    def __init__(self, widget: Canvas, spans: list[tuple[int, int, int]]) -> None:
         """Send the cells `spans` of `widget`: (row, first column, end column) each."""
         super().__init__([], spans, [])
         self._widget = widget
@@ -142,7 +132,7 @@ class FrugalCompositor(Compositor):
         update = super().render_partial_update()
         return update and FrugalUpdate(update.chops, update.spans, update.chop_ends)
 
-    def update_of(self, widget: HasCells, spans: list[tuple[int, int, int]]) -> CellsUpdate | None:
+    def update_of(self, widget: Canvas, spans: list[tuple[int, int, int]]) -> CellsUpdate | None:
         """Return an update of the cells `spans` of `widget`: (row, first column, end column) each.
 
         None unless the widget fills the screen and nothing else waits to be drawn.
@@ -153,11 +143,11 @@ class FrugalCompositor(Compositor):
             else CellsUpdate(widget, spans)
         )
 
-    def _filling_widget(self) -> HasCells | None:
+    def _filling_widget(self) -> Canvas | None:
         """Return the widget that fills the screen with nothing in front of it; None if there is none."""
         for widget, (region, clip) in self.visible_widgets.items():
             if region.width and region.height:
-                if isinstance(widget, HasCells) and region == clip == self.size.region:
+                if isinstance(widget, Canvas) and region == clip == self.size.region:
                     return widget
                 break  # they come from front to back: one in front of the others does not fill it
         return None

@@ -9,10 +9,8 @@ from textual.binding import Binding
 
 from sparktop.config.keys import KEYS, Key, keys_with, preset_keys, without_yielded
 from sparktop.graphics.cells import cell_width
-from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import Watch
 from sparktop.panels.board.bars import footer_row
-from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.text import Row
 
 _WORD = f"{ascii_letters}()?"
@@ -67,18 +65,6 @@ class KeyRow:
         more = next((key.shown for key in table if key.name == "more-keys"), "")
         row, self.spots = footer_row(keys, width, page=self.page, more=more)
         return row
-
-
-def keys_to_unseen(table: Sequence[Key], view: View, snapshot: Snapshot | None) -> list[tuple[str, str]]:
-    """Return (key, what it does) of the keys that show what a view, perhaps a remembered one, leaves out.
-
-    These are hidden nodes and backends, and other backends than the one shown alone.
-    """
-    count = 0 if snapshot is None or view.preset is not Preset.ONE else len(snapshot.backends)
-    names = [name for name in ("nodes", "backends") if not count and not getattr(view.boxes, name)]
-    unseen = [(key.shown, f"shows {key.name}, hidden now") for key in table if key.name in names]
-    words = f"view: 1 of {count} backends shown"
-    return [*unseen, *((key.shown, words) for key in table if key.name == "view" and count > 1)]
 
 
 def with_moved_keys(rows: list[Row], table: Sequence[Key]) -> list[Row]:

@@ -11,10 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.terminal_theme import SVG_EXPORT_THEME
 from textual.app import App
 
-from sparktop.colors.palette import ANSI_COLORS
 from sparktop.errors import SparktopError
 from sparktop.files import SHARED, write_whole
 from sparktop.graphics.cells import is_narrow
@@ -48,21 +46,6 @@ _DRAWN = re.compile(r"[\u2500-\u259f\u2800-\u28ff]+|[^\u2500-\u259f\u2800-\u28ff
 """Matches a sequence of drawing characters (lines, blocks, braille), or a sequence of other characters."""
 
 
-_FILL = re.compile(r'fill(="|: )(#[0-9a-f]{6})\b')
-
-
-def with_usual_colors(svg: str) -> str:
-    """Return an exported picture with those of its colours replaced that stand for the terminal's 16 colours.
-
-    Only attributes and styles match: in the text of an SVG, quotes are escaped.
-    """
-    table = SVG_EXPORT_THEME.ansi_colors
-    usual = {
-        "#{:02x}{:02x}{:02x}".format(*table[index]): color for index, color in enumerate(ANSI_COLORS.values())
-    }
-    return _FILL.sub(lambda match: f"fill{match[1]}{usual.get(match[2], match[2])}", svg)
-
-
 def _text_in_pieces(match: re.Match[str]) -> str:
     """Replace a matched SVG text element by one element for each run of drawing characters or of other text.
 
@@ -94,7 +77,7 @@ def screen_svg(app: App[Any]) -> str:
     # Only the head is Rich's own; what follows holds foreign text, which may match any of these patterns.
     head, closing, body = svg.partition("</style>")
     head = _COMMENT.sub("", _FAMILY.sub(f"font-family: {_FONTS};", _FONT_FACE.sub("", head)))
-    svg = _TEXT.sub(_text_in_pieces, with_usual_colors(head + closing + body))
+    svg = _TEXT.sub(_text_in_pieces, head + closing + body)
     # Rich names its classes by a hash of the content; a fixed name keeps differences readable.
     names = _CLASS.findall(head)
     return svg.replace(f"{names[0]}-", "terminal-") if names else svg

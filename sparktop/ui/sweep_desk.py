@@ -21,7 +21,7 @@ from sparktop.graphics.numbers import forecast_words
 from sparktop.model.event import Severity
 from sparktop.model.instant import Countdown
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import SweepSpec, Target, Watch
+from sparktop.model.targets import SweepSpec, Watch
 from sparktop.model.text import clean, names_in_words
 from sparktop.panels.board.layout import PanelKey
 from sparktop.stopping import on_signals
@@ -87,14 +87,6 @@ class Host(Protocol):
 
     def action_next_theme(self, step: int = 1) -> None:
         """Change to the next (1) or previous (-1) of sparktop's themes."""
-        ...
-
-    def action_save_snapshot(self) -> None:
-        """Write the snapshot that is on screen as a JSON file into the current folder."""
-        ...
-
-    def targets(self) -> Sequence[Target]:
-        """Return what is watched at present."""
         ...
 
 

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from sparktop.colors.mixing import contrast, ramp
+from sparktop.colors.mixing import contrast
 from sparktop.graphics.axes import PlotAxis, ScaleTop, nice_ceiling, time_axis, top_without_spikes
-from sparktop.graphics.braille import LOWER, UPPER, area, draw_mirrored, draw_stacked, flip_table, lead_row
+from sparktop.graphics.braille import LOWER, UPPER, area, draw_mirrored, draw_stacked
 
 Reader = Callable[[Sequence[str]], list[list[bool]]]
 VALUE = st.one_of(
@@ -148,32 +148,6 @@ def test_an_odd_tick_changes_only_the_newest_cell() -> None:
     assert [row[:-1] for row in after] == [row[1:] for row in odd]
 
 
-@pytest.mark.parametrize("top", [0.0, -1.0, math.nan, 5e-324, 1e-310])
-def test_without_a_scale_every_number_is_the_baseline(top: float) -> None:
-    """With an unusable top each value is drawn as the baseline, and a gap as nothing."""
-    assert area([0.0, 5.0, None, math.inf], 2, 2, top) == ["  ", "⣀⢀"]
-
-
-@pytest.mark.parametrize(("width", "height"), [(0, 3), (-2, 2), (4, 0), (0, 0), (3, -1)])
-def test_no_room_is_no_picture(width: int, height: int) -> None:
-    """Without columns the rows are empty, without rows there is no picture."""
-    empty = [""] * height
-    assert area([1.0, 2.0], width, height, 5) == empty
-    assert draw_mirrored([1.0], [2.0], width, height, 5) == empty
-    assert draw_stacked([1.0], [2.0], width, height, 5) == [[] for _ in empty]
-
-
-PICTURE = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, None, None, 0.0, 0.0, 8.0, 20.0, 4.0]
-
-
-def test_an_area_looks_like_this() -> None:
-    """A rise, a gap of two slots, two zeros and a clipped peak; older slots are empty."""
-    assert area(PICTURE, 8, 2, 8.0, end_slot=13) == [
-        "   ⢀⡄ ⢸⡇",
-        " ⢀⣴⣿⡇⢀⣸⣿",
-    ]
-
-
 def test_a_stack_looks_like_this() -> None:
     """The lower layer is solid, the upper one has every second dot."""
     lower = [2.0] * 4 + [4.0] * 4 + [1.0] * 4
@@ -190,11 +164,6 @@ def test_an_unknown_layer_counts_as_nothing() -> None:
     lower = [4.0, 4.0, None, None, None, 0.0]
     upper = [None, None, 4.0, 4.0, None, None]
     assert draw_stacked(lower, upper, 3, 1, 4.0) == [[("⣿", LOWER), ("⠭", UPPER), ("⢀", LOWER)]]
-
-
-def test_a_graph_that_falls_has_its_cells_upside_down() -> None:
-    """The dots of each cell are reversed from top to bottom, column by column; other text stays."""
-    assert "⣀⡄⢸⠭ x".translate(flip_table()) == "⠉⠃⢸⣒ x"
 
 
 @given(st.integers(-1, 250), st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 10.0, 600.0, 1e9]))
@@ -227,13 +196,6 @@ def test_the_largest_point_is_always_drawn_in_its_column(
     first = 2 * axis.cell(points[peak])
     assert -0.9 in columns[max(0, first - 1) : first + 3]
     assert None not in columns
-
-
-def test_equal_ratios_are_equally_far_apart() -> None:
-    """On a logarithmic axis from 1 to 100 the middle is 10; on a linear one it is 50.5."""
-    assert PlotAxis(1, 100, 40, ratios=True).cell(10) == 20
-    assert PlotAxis(1, 100, 40).cell(50.5) == 20
-    assert PlotAxis(1, 100, 40, ratios=True).value(0.5) == pytest.approx(10)
 
 
 @given(
@@ -290,28 +252,6 @@ def test_a_spike_at_the_start_does_not_flatten_the_rest() -> None:
 def test_a_level_that_lasts_is_never_clipped(values: list[float | None]) -> None:
     """Three of 40 slots, the newest slots, and any of few values are not spikes and are never clipped."""
     assert top_without_spikes([[8.0] * 60, values]) == ScaleTop(250.0)
-
-
-def test_the_lead_is_told_by_its_margin() -> None:
-    """A backend leads with (1 + margin) times an even share; without margin or load there is no lead."""
-    a: list[float | None] = [16.0, 15.0, 4.0, 0.0, None]
-    b: list[float | None] = [4.0, 5.0, 16.0, 0.0, 3.0]
-    assert lead_row(a, b, 0.6) == "▲─▼─ "
-    assert lead_row(a, b, None) == "──── "
-
-
-def test_a_ramp_passes_every_colour() -> None:
-    """A gradient starts and ends with its outer colours and passes the inner ones."""
-    assert ramp(["#000000", "#ff0000", "#ffffff"], 5) == [
-        "#000000",
-        "#800000",
-        "#ff0000",
-        "#ff8080",
-        "#ffffff",
-    ]
-    assert ramp(["#123456"], 3) == ["#123456"] * 3
-    assert ramp(["#000000", "#ffffff"], 1) == ["#000000"]
-    assert ramp(["#000000"], 0) == []
 
 
 def test_contrast_is_that_of_the_guideline() -> None:

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 
 from sparktop.graphics import numbers
 from sparktop.graphics.braille import block_table
-from sparktop.graphics.cells import bar, cell_width, fit, fit_name, segments, sparkrow
+from sparktop.graphics.cells import bar, cell_width, fit, segments
 from sparktop.graphics.numbers import duration_words, forecast_words, range_words
 
 TEXT = st.text(alphabet="abc…é日本한ｱ👍\u0301\u093e\u200b ", max_size=12)
@@ -45,33 +45,6 @@ def test_fit_gives_exactly_the_width(
         assert text in fitted
 
 
-@pytest.mark.parametrize(
-    ("name", "width", "fitted"),
-    [
-        ("spark-a", 8, "spark-a "),
-        ("spark-alpha", 8, "spark-a…"),
-        ("spark-a@before", 8, "a@before"),
-        ("机器@x", 3, " @x"),
-    ],
-)
-def test_a_name_keeps_its_suffix(name: str, width: int, fitted: str) -> None:
-    """The end of a name, which distinguishes the sides of a comparison, is kept."""
-    assert fit_name(name, width).strip() == fitted.strip()
-    assert cell_width(fit_name(name, width)) == width
-
-
-FRACTION = st.one_of(st.none(), st.floats(-1, 2), st.sampled_from([0.0, 1.0, math.nan, math.inf, 1e-9]))
-
-
-@given(FRACTION, st.integers(-1, 40))
-def test_a_bar_takes_its_width(fraction: float | None, width: int) -> None:
-    """Filled and empty part fill the width, and any value above 0 is visible."""
-    filled, empty = bar(fraction, width)
-    assert len(filled) + len(empty) == max(0, width)
-    if width > 0:
-        assert bool(filled) == (fraction is not None and not math.isnan(fraction) and fraction > 0)
-
-
 def test_bars_end_in_eighths() -> None:
     """A bar is exact to an eighth of a cell, and an unknown value looks different from 0."""
     assert bar(0.55, 10) == ("█████▌", "····")
@@ -95,15 +68,6 @@ def test_segments_fill_the_width(parts: list[float], total: float, width: int) -
     largest = max([part for part in parts if part > 0] + [total], default=0.0)
     visible = [index for index, part in enumerate(parts) if part > 0 and part / largest > 0]
     assert sum(widths[index] > 0 for index in visible) >= min(len(visible), width)
-
-
-@given(st.lists(FRACTION, max_size=20), st.integers(-1, 15), st.sampled_from([0.0, 1.0, math.nan, 1e308]))
-def test_a_small_history_takes_its_width(values: list[float | None], width: int, top: float) -> None:
-    """A row of bars has the requested width, with spaces for missing values."""
-    row = sparkrow(values, width, top)
-    assert len(row) == max(0, width)
-    for value, char in zip(reversed(values), reversed(row), strict=False):
-        assert (char == " ") == (value is None or math.isnan(value))
 
 
 @pytest.mark.parametrize(

@@ -78,8 +78,6 @@ _WHOLE_FROM = {"s": 10.0, "percent": 1.0}
 """Seconds and percentages that are whole numbers, as messages have them."""
 _LIMITS = ("limit_", "error_after_", "clears_")
 """Beginnings of the names of limits, which stand behind the figures that they are for, or last."""
-_OF_POLLS = ("failures", "limit_failures", "window_s", "limit_s")
-"""Names of values that are one text together."""
 _OF_AN_END = ("processes", "window_s")
 """Values that the message on processes that ended has in words."""
 _GROUPED = 1000
@@ -207,10 +205,7 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
     verdict its rule and scores without a unit are left out: the balance says what a score of this moment
     means, with its limit.
     """
-    polls = _failed_polls_words(values)
-    if polls:
-        yield polls
-    unsaid = {"rule", "deployments", "limit_share", "failure", *(_OF_POLLS if polls else ())}
+    unsaid = {"rule", "deployments", "limit_share", "failure"}
     unsaid |= {*_OF_AN_END} if "processes" in values else set()
     limited = {name: _limited(name, values) for name in values if name.startswith(_LIMITS)}
     for name in sorted(values, key=lambda name: (name.startswith(_LIMITS), name == "window_s")):
@@ -227,7 +222,8 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
             continue
         ends = [_value_with_unit(limit, values[limit] or "") for limit in limits if values[limit]]
         begin = "from" if "rule" in values else "alert at"
-        behind = ", ".join(f"{_PLAIN.get(stem, begin)} {figures}" for stem, figures in ends)
+        words_of = {stem: _PLAIN.get(stem, begin) for stem, _ in ends if "{}" not in _PLAIN.get(stem, begin)}
+        behind = ", ".join(f"{words_of.get(stem, begin)} {figures}" for stem, figures in ends)
         yield f"{text} ({behind})" if behind else text
 
 
@@ -240,19 +236,6 @@ def _limited(limit: str, values: Values) -> str | None:
         return None
     value_names = (name for name in values if not name.startswith((*_LIMITS, "window_")))
     return next((name for name in value_names if _unit_of(name) == unit), None)
-
-
-def _failed_polls_words(values: Values) -> str:
-    """Return how many polls failed in which time, and the limits: either is enough; "" if none failed."""
-    count, highest, window_s, longest_s = (values.get(name) for name in _OF_POLLS)
-    if isinstance(count, str) or not count:
-        return ""
-    text = f"{count:,.0f} poll{'' if count == 1 else 's'} failed"
-    if window_s:
-        text += f" within {_value_with_unit('window_s', window_s)[1]}"
-    limits = [f"{highest:.0f} polls"] if isinstance(highest, int | float) else []
-    limits += [_value_with_unit("limit_s", longest_s)[1]] if longest_s else []
-    return f"{text} (alert after {' or '.join(limits)})" if limits else text
 
 
 def _unit_of(name: str) -> str:

@@ -175,7 +175,7 @@ def arrange(
         backends = routers = groups = 0
     ladders = {
         "nodes": _node_forms(width, nodes, height),
-        "router": _router_forms(width, routers, height),
+        "router": _router_forms(width, routers),
         "balance": _balance_forms(width, groups, tiling),
         "backends": _backend_forms(width, backends, tiling) if boxes.backends else [[_NONE]],
     }
@@ -204,7 +204,6 @@ _STEPS = (
     ("nodes", 2),
     ("nodes", 3),
     ("balance", 3),
-    ("router", 2),
     ("nodes", 4),
 )
 """The order in which rows are spent, as (kind, level); read backwards, the order in which panels shrink."""
@@ -245,11 +244,11 @@ def _smallest_forms(ladders: dict[str, _Ladder], room: int) -> dict[str, _PanelF
 def _spend_left_rows(chosen: dict[str, _PanelForm], room: int) -> None:
     """Grow the forms in `chosen` to fill `room` rows: the backends first, and all panels of a kind alike.
 
-    What is less than a row for each panel goes to the balance, the nodes and the router. The frame of a list
+    What is less than a row for each panel goes to the balance and the nodes. The frame of a list
     of backends takes the rest.
     """
     first_kind = "backends" if chosen["backends"].height else "nodes"
-    for kind in (first_kind, "balance", "nodes", "router"):
+    for kind in (first_kind, "balance", "nodes"):
         form = chosen[kind]
         left = room - sum(other.height for other in chosen.values())
         if form.height and left > 0:
@@ -332,12 +331,9 @@ def _tile_forms(width: int, count: int) -> _Ladder:
     return [[*tiles, *(_list_form("table", count, columns) for columns in range(1, most + 1))]]
 
 
-def _router_forms(width: int, count: int, height: int) -> _Ladder:
+def _router_forms(width: int, count: int) -> _Ladder:
     columns = max(1, min(count, width // ROUTER_WIDTH))
-    if not count:
-        return [[_NONE]]
-    heights = (3,) if height < _MIDDLE else (3, 4)
-    return [[_NONE], *([_panels_form("router", count, columns, rows)] for rows in heights)]
+    return [[_NONE], [_panels_form("router", count, columns, 3)]] if count else [[_NONE]]
 
 
 def _balance_forms(width: int, count: int, tiling: Tiling) -> _Ladder:

@@ -526,9 +526,9 @@ class Scene:
         elif place.kind == "node":
             from sparktop.panels.machine.detail import node_detail  # late: no first picture needs it
 
-            node, order = snapshot.nodes[place.index], self.view.processes
+            node = snapshot.nodes[place.index]
             rows, self._processes_at = node_detail(
-                node, snapshot.backends, *size, self._node_axis, order=order, selected=selected
+                node, snapshot.backends, *size, self._node_axis, selected=selected
             )
         elif place.kind in GROUP_KINDS:
             from sparktop.panels.group.panel import balance_screen, evidence_screen  # late: as above
@@ -752,8 +752,8 @@ class Scene:
             rows = node_panel(view, width, height, self._window, power, selected=selected)
         elif place.kind == "processes":
             view = self.snapshot.nodes[place.index]
-            order, first = self.view.processes, self.first_row
-            rows, self.first_row = process_panel(view, order, width, height, first=first, selected=selected)
+            first = self.first_row
+            rows, self.first_row = process_panel(view, width, height, first=first, selected=selected)
         elif place.kind == "router":
             rows = self._router_rows(place, selected=selected)
         elif place.kind == "balance":

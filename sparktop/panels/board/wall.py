@@ -191,8 +191,6 @@ _LEGEND_FROM = 9
 """Rows inside the frame from which on one of them is the legend."""
 _LEAST_WRONG = 7
 """Least rows for servers that need attention, below the groups: a rule, two headings, a few servers."""
-LISTS_NOTE, FILTER_NOTE = key_tab(KEY, "lists"), key_tab("/", "filter")
-"""Keys in the lower edge: of a wall both, of an opened group the filter."""
 MACHINES, ATTENTION = "machines", "need attention"
 
 
@@ -213,8 +211,8 @@ def draw_wall(wall: Wall, place: Place, look: Look) -> DrawnWall:
         rows = [in_role(row, "stale") for row in rows]
     parts = [drawn.range, f"filter: {look.words}" if look.words else ""]
     title = " · ".join(part for part in parts if part)
-    keys = [FILTER_NOTE] if look.opened is not None else [LISTS_NOTE, FILTER_NOTE]
-    notes = keys if inside >= _LEGEND_FROM else []
+    lists = [] if look.opened is not None else key_tab(KEY, "lists")
+    note = [*lists, *key_tab("/", "filter")] if inside >= _LEGEND_FROM else []
     foot: Row = [(f" {look.note} ", "bad" if look.is_failed else "warn")] if look.note else []
     drawn.rows = frame_rows(
         rows,
@@ -224,7 +222,7 @@ def draw_wall(wall: Wall, place: Place, look: Look) -> DrawnWall:
         title=look.title,
         status=look.status,
         footnote=[*foot, *([label(f" {title} ")] if title else [])],
-        note=[run for note in notes for run in note],
+        note=note,
         fitted=True,
     )
     return drawn

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sparktop.analysis.wall import DOWN, NO_GPU, Stated, Top, Wall, WallGroup, kv_percent, ttft_s
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
+from sparktop.graphics.cells import ELLIPSIS, cell_width, fit
 from sparktop.model.router import FleetNode, FleetServer
 from sparktop.model.series import Series, known_max, known_mean, known_min, known_sum
 from sparktop.model.snapshot import BackendView
@@ -333,7 +333,7 @@ def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = Fals
     """Return the line of a group: name, number of servers and the state of each, figures, verdict."""
     row: Row = label_row(
         mark(selected=selected),
-        (fit_name(group_name(group.name), columns.name), "title"),
+        (fit(group_name(group.name), columns.name), "title"),
         f"{len(group.servers):>{_COUNT - 1},} ",
         *strip(group.states, columns.cells),
         label(ELLIPSIS if len(group.servers) > columns.cells else " "),

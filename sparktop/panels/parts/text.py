@@ -10,7 +10,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from sparktop.colors.palette import KINDS
-from sparktop.graphics.cells import ELLIPSIS, cell_width, fit, fit_name
+from sparktop.graphics.cells import ELLIPSIS, cell_width, fit
 
 Run = tuple[str, str]
 """A styled text segment, (text, role); the theme maps the role to a colour."""
@@ -226,7 +226,7 @@ def fitted_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
     A name that fits is kept whole. The others lose their end, if that keeps them distinct; else what all of
     them begin with, or what they begin and end with, or their middle.
     """
-    best = {name: fit_name(name, width) for name in names}
+    best = {name: fit(name, width) for name in names}
     distinct = len(set(best.values()))
     long = [name for name in best if cell_width(name) > width]
     cuts = _shorter_forms(long, width) if len(long) > 1 else ()
@@ -389,7 +389,7 @@ def shorten_piece(piece: Sequence[Run], room: int) -> Row:
     while cell_width(text) > left and _BETWEEN in text[1:]:  # not the sign of a text that begins with one
         text = f"{text.rpartition(_BETWEEN)[0]} "
     if cell_width(text) > left:
-        ends = [match.start() for match in _CLAUSE.finditer(text) if left / 2 < match.start() < left]
+        ends = [match.start() for match in _CLAUSE.finditer(text) if left / 2 <= match.start() < left]
         text = f"{text[: ends[-1]]} " if ends else _without_last_words(text, left)
     row = [*start, (text, role), *keys]
     return row if row_width(row) <= room else fit_row(row, room)

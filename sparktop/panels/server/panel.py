@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -106,11 +105,6 @@ def loading_rows(view: BackendView, width: int) -> list[Row]:
     return [fit_row(row, width) for row in rows]
 
 
-_OF_THE_TIME = " of the time"
-_ON_AVERAGE = re.compile(r" on average(?= ·|:|$)(?!.* on average(?: ·|:|$))")
-"""Matches the last part of a verdict that is a mean."""
-
-
 def limit_rows(limit: Limit | None, width: int) -> list[Row]:
     """Return the verdict in rows of at most `width` cells: its title and its parts; empty without a verdict.
 
@@ -136,18 +130,8 @@ def _limit_role(limit: Limit) -> str:
 
 
 def limit_note(limit: Limit) -> Row:
-    """Return the verdict for the edge of a frame, which cuts parts after " · " from the last one on.
-
-    The seconds that were judged stand for "the time" or with the last mean, else at the end: "waits 62 % of
-    the time" becomes "waits 62 % of the last 60 s", "9 wait on average" becomes "9 wait, mean of 60 s". One
-    that is not known has none at the end.
-    """
-    words, judged = limit.words.replace("; ", " · "), limit.judged
-    dated = words.replace(_OF_THE_TIME, f" of the {judged}", 1) if judged else words
-    if judged and dated == words:
-        dated = _ON_AVERAGE.sub(f", {judged.replace('last', 'mean of')}", words)
-    end = f" · {judged}" if judged and dated == words and limit.kind is not LimitKind.UNKNOWN else ""
-    return [(f" {limit.title}", _limit_role(limit)), (f": {dated}{end} ", "muted")]
+    """Return the verdict for the edge of a frame, which cuts parts after " · " from the last one on."""
+    return [(f" {limit.title}", _limit_role(limit)), (f": {limit.words.replace('; ', ' · ')} ", "muted")]
 
 
 _STANDING_ROLES = {Progress.STILL: "warn", Progress.SUSPECT: "warn", Progress.STUCK: "bad"}
@@ -627,15 +611,7 @@ def _tile_figures(view: BackendView, width: int) -> Row:
     percent = numbers.percent(view.kv_cache_percent).strip()
     requests: Row = label_row(" run ", run, " wait ", wait)
     words: Row = [rate, label(" tok/s"), *requests]
-    window = rate_words(view).removeprefix("over ")
     choices: tuple[Row, ...] = (
-        label_row(
-            rate,
-            f" tok/s {window}",
-            *requests,
-            "  KV ",
-            (percent, alarm(view, share_role(view.kv_cache_percent, 90, 98))),
-        ),
         [*words, label("  KV "), (percent, alarm(view, share_role(view.kv_cache_percent, 90, 98)))],
         words,
         label_row(rate, " tok/s ", run, "+", wait),

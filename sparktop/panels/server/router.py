@@ -17,12 +17,9 @@ _FILLS = "■▬▮▰"
 _BAR_MIN, _BAR_MAX = 8, 40
 """Least and greatest cells of a bar."""
 _NAME = 16
-_DEPLOYMENT = 21
-"""Cells of a backend's name, and of that of its deployment: "192.168.100.111:8000"."""
+"""Cells of a backend's name."""
 _LEAST_LOADS = 10
 """Least height in rows of the loads of the backends below the deployments."""
-_LISTED = 2
-"""Up to this many rows inside its frame, a router's deployments have no rows of their own."""
 _UNMAPPED = "✖ unmapped"
 _STATE_ROLES = {
     "loading": "warn",
@@ -41,18 +38,15 @@ def router_panel(
     selected: bool = False,
     below: Callable[[int, int], list[Row]] | None = None,
 ) -> list[Row]:
-    """Draw one router as `height` rows of `width` cells: 3 or 4 rows, or more if only the router is shown.
+    """Draw one router as `height` rows of `width` cells: 3 rows, or more if only the router is shown.
 
     `below` draws the loads of its backends as rows of (width, height) cells, if there is room below its
     deployments.
     """
     inner, inside = width - 4, height - 2
     # The share comes from the backends: it is as fresh as their samples, even if the router failed.
-    if inside <= 1:
-        deployments = [_deployments_count(view)]
-    elif inside == _LISTED:
-        deployments = [_deployments_row(view, inner)]
-    else:
+    deployments = [_deployments_count(view)]
+    if inside > 1:
         deployments = [[], *_deployments_table(view, inner, inside - 2)]
     if view.failure is not None or view.age_s is None:
         deployments = [in_role(row, "stale") for row in deployments]
@@ -124,7 +118,7 @@ def _footnotes(view: RouterView, inside: int) -> tuple[Row, Row]:
     if view.slow is not None:
         return [(f" ▲ slow: {view.slow} ", "warn")], poll
     note = None if inside > 1 and view.deployments is None else view.sample.note
-    words = " · ".join(part for part in (note, view.url if inside > _LISTED else None) if part)
+    words = " · ".join(part for part in (note, view.url if inside > 1 else None) if part)
     return [(f" {words} ", "muted")] if words else [], poll
 
 
@@ -194,45 +188,15 @@ def _deployments_count(view: RouterView) -> Row:
     return [label(f"{count} deployment{'' if count == 1 else 's'}")]
 
 
-def _deployments_row(view: RouterView, width: int) -> Row:
-    """Return one row with each deployment and its backend; its end counts deployments that do not fit."""
-    head = label("deployments ")
-    if view.deployments is None:
-        return [head, ("– ", "muted"), (view.sample.note or "it does not list its deployments", "muted")]
-    if not view.deployments:
-        return [head, ("no deployment", "warn")]
-    row: Row = [head]
-    deployments = list(view.deployments.items())
-    if view.sample.deployments is None:
-        row.append(("(config) ", "muted"))
-    for number, (name, backend) in enumerate(deployments):
-        piece: Row = [label(" · " if number else "")]
-        if name != backend:
-            piece.append((fit(view.sample.shown_name(name), _DEPLOYMENT).rstrip(), "muted"))
-        if backend is None:
-            piece.append((f" {_UNMAPPED}", "warn"))
-        else:
-            piece += [] if name == backend else [(" → ", "muted")]
-            piece.append((fit(backend, _NAME).rstrip(), "text"))
-        piece += [(" ▲", "warn")] if name in view.deployment_troubles else []
-        remaining = [behind for _, behind in deployments[number:]]
-        unmapped = remaining.count(None)
-        remainder: Row = [label(f" +{len(remaining)} more")]
-        remainder += [(f", {unmapped} {_UNMAPPED}", "warn")] if unmapped else []
-        kept_free = 0 if len(remaining) == 1 else row_width(remainder)
-        if row_width([*row, *piece]) + kept_free > width:
-            return [*row, *remainder]
-        row += piece
-    return row
-
-
 def _deployments_table(view: RouterView, width: int, height: int) -> list[Row]:
     """Return a heading and a row per deployment with its backend, address and model, `height` rows at most.
 
     The last row counts the deployments that do not fit.
     """
+    if view.deployments is None:
+        return [[label("deployments – "), label(view.sample.note or "it does not list its deployments")]]
     if not view.deployments:
-        return [_deployments_row(view, width)]
+        return [[label("deployments "), ("no deployment", "warn")]]
     deployments = (
         view.sample.deployments
         if view.sample.deployments is not None

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import cell_width, fit, fit_name
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.snapshot import BackendView, Latency
 from sparktop.panels.parts.figures import (
     LIVE,
@@ -179,7 +179,7 @@ class ServerTable(Struct, eq=False):
     def rows(self, view: BackendView, height: int, *, selected: bool = False) -> list[Row]:
         """Return one backend as `height` rows: a line of values, further values below it, and its graphs."""
         name, columns, spark = self._shape
-        line: Row = [(self._fitted.get(view.name) or fit_name(view.name, name), "title")]
+        line: Row = [(self._fitted.get(view.name) or fit(view.name, name), "title")]
         for column in columns:
             text, role = column.cell(view)
             line.append((" " + fit(text.strip(), column.width, column.align), role))

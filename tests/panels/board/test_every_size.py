@@ -239,7 +239,8 @@ def test_a_view_uses_its_room_and_cuts_nothing(
         rows = view_rows(snapshot, kind, size)
         lines = texts(rows)
         if (kind, size) != ("router", SIZES[0]) and (kind != "evidence" or snapshot.balance[0].swing):
-            assert not rows or largest_blank(lines[: size[1]]) <= size[0] * size[1] / 4
+            part = 3 if kind == "evidence" else 4  # half of its plot is empty where loads have no rhythm
+            assert not rows or largest_blank(lines[: size[1]]) <= size[0] * size[1] / part
         cut = [row for row in lines if "…" in row and not NAMED.search(row) and not MORE.search(row)]
         full = all(row.strip("│ ") for row in lines[: size[1]])
         assert not cut or (full and (snapshot is shown[1] or kind in {"router", "events"})), cut

@@ -111,15 +111,6 @@ def test_a_long_name_has_the_cells_of_the_state_beside_it(four: Snapshot) -> Non
     assert any("cluster-cd unreachable" in row_text(row) for row in drawn)
 
 
-def test_a_swinging_load_moves_no_row(four: Snapshot) -> None:
-    """Two backends that take turns every five seconds keep their places once their means are known."""
-    rows, orders = Arrangement(), list[tuple[str, ...]]()
-    for second in range(120):
-        swing = (32.0, 0.0) if second // 5 % 2 else (0.0, 32.0)
-        orders.append(order_of(rows.of(loaded(four, 100.0 + second, *swing, 8.0, 1.0), LOAD)))
-    assert set(orders[30:]) == {("spark-b", "spark-a", "spark-c", "spark-d")}
-
-
 def test_by_state_the_order_is_that_of_a_wall(four: Snapshot) -> None:
     """A server that sleeps or connects is not above one that is stuck; every state has a place."""
     assert set(GRAVITY) == set(BackendState)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import cache
 
 import pytest
@@ -10,12 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.config.keys import KEYS
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.balance import Balance, BalanceWord, balances_read_first
 from sparktop.model.event import Alert, Severity
 from sparktop.model.node import NodeSample, Workload, Workloads
-from sparktop.model.snapshot import BackendView, Snapshot
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import SEARCHED_PORTS
 from sparktop.panels.board.bars import footer_row, header_row
 from sparktop.panels.board.events import events_panel
@@ -24,7 +22,6 @@ from sparktop.panels.board.layout import (
     MIN_WIDTH,
     MOST_GROUPS,
     Boxes,
-    PanelKey,
     Place,
     Tiling,
     arrange,
@@ -34,53 +31,18 @@ from sparktop.panels.board.scene import Scene, empty_rows
 from sparktop.panels.board.view import (
     Preset,
     View,
-    filtered_backends,
-    filtered_nodes,
 )
 from sparktop.panels.group.verdict import word_run
 from sparktop.panels.parts.figures import WORD_ROLES
 from sparktop.panels.parts.text import Row, row_text, row_width
-from sparktop.ui.keys import keys_to_unseen
 from sparktop.watch.discovery import USUAL_PORTS
 from stage.rehearsal import START, Outage, Rehearsal
-from tests.panels.drawn import board, flat, text_of
+from tests.panels.drawn import flat, text_of
 
 
 @pytest.fixture(scope="module")
 def broken() -> Snapshot:
     return Rehearsal(outage=Outage(1, 30)).play(60).snapshot()
-
-
-@pytest.mark.long
-def test_a_dead_backend_is_drawn_stale(broken: Snapshot) -> None:
-    """All figures and graphs of a dead backend are in the one stale colour."""
-    scene = Scene(broken, 120, 34)
-    panel = next(p for p in scene.draw() if p.key == PanelKey("backend", "spark-b"))
-    assert {role for row in panel.rows[1:-1] for _, role in row} == {"bad", "stale"}
-
-
-@pytest.mark.long
-def test_unknown_is_a_dash_not_a_zero() -> None:
-    """A backend that never answered shows no figure at all."""
-    empty = replace(Rehearsal().store.snapshot(), backends=(BackendView("x", "http://x:1", "g"),), nodes=())
-    figures = "".join(line[1:40] for line in text_of(board(empty, (120, 34))).splitlines()[1:-1])
-    assert "–" in figures
-    assert "0" not in re.sub(r"p[59][05]|[16]0 s", "", figures)
-
-
-@pytest.mark.long
-def test_hostile_names_stay_inside_their_panel(playing: Snapshot) -> None:
-    """A name with markup and wide characters shows as it is and breaks no row."""
-    view = replace(playing.backends[0], name="[red]漢字[/red] " + "w" * 300, model="m" * 500)
-    rows = board(replace(playing, backends=(view, playing.backends[1])), (80, 22))
-    assert "[red]漢字[/red]" in text_of(rows)
-
-
-def test_a_digit_key_does_not_count_its_word() -> None:
-    """The key 3 before "events" is raised, as in the panel's name; F2 stays as it is pressed."""
-    row, spots = footer_row([("t", "theme"), ("3", "events"), ("F2", "report")], 60)
-    assert row_text(row).split("  ")[0].strip() == "theme ³ events F2 report"
-    assert [key for *_, key in spots] == ["t", "3", "F2"]
 
 
 @pytest.mark.long
@@ -126,15 +88,6 @@ def test_the_header_has_the_sign_of_the_panel_for_what_does_not_answer(broken: S
 
 
 @pytest.mark.long
-def test_a_filter_needs_all_its_words_in_any_case(playing: Snapshot) -> None:
-    """Names, models, URLs and states are searched for the words; all of them must occur."""
-    assert [b.name for b in filtered_backends(playing.backends, "SPARK-B oss")] == ["spark-b"]
-    assert filtered_backends(playing.backends, "spark-b nowhere") == []
-    assert len(filtered_backends(playing.backends, "")) == 2
-    assert [n.name for n in filtered_nodes(playing.nodes, "gb10")] == ["spark-a"]
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("width", [60, 80])
 def test_all_keys_are_on_some_page_of_the_row(width: int) -> None:
     """Each page has the help key, and the key for the next page with the number of keys elsewhere."""
@@ -150,23 +103,6 @@ def test_all_keys_are_on_some_page_of_the_row(width: int) -> None:
         seen += [key for key in shown[:-2] if key not in seen]
     assert seen == [key for key, _ in keys if key != "?"]
     assert footer_row(keys, 60, page=0, more=".") == footer_row(keys, 60, page=3, more=".")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("view", "words"),
-    [
-        (View(), []),
-        (View(preset=Preset.ONE), ["view: 1 of 2 backends shown"]),
-        (View(boxes=Boxes(backends=False)), ["shows backends, hidden now"]),
-        (View(preset=Preset.ONE, boxes=Boxes(backends=False)), ["view: 1 of 2 backends shown"]),
-    ],
-)
-def test_what_a_view_leaves_out_is_named_in_the_row_of_keys(
-    broken: Snapshot, view: View, words: list[str]
-) -> None:
-    """A remembered view may hide backends: the first key says so, and shows them."""
-    assert [word for _, word in keys_to_unseen(KEYS, view, broken)] == words
 
 
 @pytest.mark.parametrize("width", [80, 120, 200])

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.graphics.cells import cell_width, fit_name
 from sparktop.model.event import Alert, Severity
-from sparktop.model.series import LATE, HistoryTable, Series
+from sparktop.model.series import HistoryTable, Series
 from sparktop.panels.parts.figures import alerts_sign
 from sparktop.panels.parts.graph import (
     Graph,
     TimeAxis,
-    TimeWindow,
     area_rows,
-    grid_rows,
-    held_slots,
     hold_last,
     stacked_rows,
 )
@@ -112,7 +106,6 @@ def test_what_stands_beside_the_state_is_never_cut(width: int, shown: str | None
         (("127.0.0.1:35081", "127.0.0.1:40911"), ("…1:35081", "…1:40911")),
         (("vllm-llama-a", "vllm-llama-b"), ("…llama-a", "…llama-b")),
         (("a-far-too-long-name", "short"), ("a-far-t…", "short")),
-        (("spark-a@before", "spark-a@after"), ("a@before", "-a@after")),
     ],
 )
 def test_names_that_do_not_fit_are_cut_where_they_are_alike(
@@ -120,32 +113,6 @@ def test_names_that_do_not_fit_are_cut_where_they_are_alike(
 ) -> None:
     """What all begin with goes first; a number is never cut, and a name alone loses its end as before."""
     assert tuple(fitted_names(names, 8)[name].rstrip() for name in names) == shown
-
-
-@given(st.lists(st.text(max_size=20), max_size=8, unique=True), st.integers(0, 12))
-def test_every_name_has_the_width_of_the_column(names: list[str], width: int) -> None:
-    """Wide characters and empty names included; names are never less distinct than when cut one by one."""
-    found = fitted_names(tuple(names), width)
-    assert all(cell_width(text) == width for text in found.values())
-    assert len(set(found.values())) >= len({fit_name(name, width) for name in names})
-
-
-def every(seconds: float, until: float = 80.0) -> Series:
-    """Return a series whose values are its times."""
-    table = HistoryTable(("value",))
-    for index in range(round(until / seconds) + 1):
-        table.append(seconds * index, {"value": seconds * index})
-    return table.series()["value"]
-
-
-@pytest.mark.parametrize("width", [12, 18, 38, 70])
-def test_a_window_is_as_long_for_every_width(width: int) -> None:
-    """Whatever its width, a graph begins and ends at the times of the window."""
-    axis = TimeWindow(80.0, 72.0).axis(width)
-    assert axis.span_s(width) == pytest.approx(72.0)
-    values = axis.values(every(0.25), width)
-    assert values[-1] == pytest.approx(80.0, abs=2 * axis.step)
-    assert values[0] == pytest.approx(80.0 - 72.0, abs=3 * axis.step)
 
 
 @pytest.mark.parametrize("height", [1, 2, 3])
@@ -186,16 +153,6 @@ def titled(name: str = "g", *values: float | None, over: Series | None = None, b
     )
 
 
-@given(st.integers(1, 180), st.integers(0, 60), st.integers(0, 14))
-def test_the_grid_fills_its_place(width: int, height: int, count: int) -> None:
-    """The grid has exactly the rows and the width of its place."""
-    rows = grid_rows(
-        [titled(f"g{index}", 1.0, None, 3.0) for index in range(count)], width, height, GRID_AXIS
-    )
-    assert len(rows) == height
-    assert {row_width(row) for row in rows} <= {width}
-
-
 def test_nothing_to_draw_says_why() -> None:
     """Without a single value the reason stands in the middle, and no scale."""
     texts = [row_text(row) for row in titled("TTFT", None, None).rows(30, 5, GRID_AXIS)]
@@ -210,13 +167,6 @@ def series(points: Sequence[tuple[float, float | None]]) -> Series:
     return table.series()["value"]
 
 
-def test_nothing_is_held_beyond_the_newest_sample() -> None:
-    """After the last sample every slot is empty, and a history without samples has none."""
-    history = series([(1.0, 4.0), (1.25, 4.0)])
-    assert held_slots((history,), 8, 0.25, 5) == [[4.0, 4.0, None, None, None]]
-    assert held_slots((Series(),), 8, 0.25, 5) == [[None] * 5]
-
-
 def test_a_value_holds_until_its_next_sample_is_due() -> None:
     """Read every two seconds, a node has a value in each second, and none once a sample is overdue."""
     history = series([(0.5, 4.0), (2.5, 6.0)])
@@ -227,58 +177,6 @@ def test_a_value_holds_until_its_next_sample_is_due() -> None:
     gone: list[float | None] = [4.0, 4.0, None]
     hold_last(gone, unknown, 2, 1.0)
     assert gone == [4.0, 4.0, None]
-
-
-POINTS = st.lists(
-    st.tuples(st.sampled_from([0.25, 0.5, 1.0, 1.0, 1.0, 1.75, 2.0, 4.0]), st.none() | st.floats(0, 1e6)),
-    min_size=2,
-    max_size=60,
-)
-
-
-def computed_whole(
-    points: Sequence[tuple[float, float]], first: int, step: float, count: int
-) -> list[float | None]:
-    """Return the means by slot, computed without any that are kept: gaps are filled from left to right."""
-    times = [time for time, _ in points if time >= (first - 8) * step]
-    values = [value for time, value in points if time >= (first - 8) * step]
-    edges = [sum(time < (first + slot) * step for time in times) for slot in range(count + 1)]
-    known = [[value for value in values[a:b] if math.isfinite(value)] for a, b in pairwise(edges)]
-    means = [sum(some) / len(some) if some else None for some in known]
-    slot = 0
-    while slot < count:
-        end = slot
-        while end < count and edges[end] == edges[end + 1]:
-            end += 1
-        after = edges[slot]
-        if slot < end < count and 0 < after < len(times):
-            apart = times[after] - times[after - 1]
-            before = times[after - 1] - times[after - 2] if after > 1 else 0.0
-            behind = times[after + 1] - times[after] if after + 1 < len(times) else 0.0
-            both = math.isfinite(values[after - 1]) and math.isfinite(values[after])
-            if both and apart < LATE * max(before, behind):
-                means[slot:end] = [means[slot - 1] if slot else values[after - 1]] * (end - slot)
-        slot = max(end, slot + 1)
-    return means
-
-
-@given(points=POINTS, step=st.sampled_from([0.5, 1.0, 2.4]), shifts=st.lists(st.integers(-3, 3), min_size=60))
-def test_slots_kept_are_those_computed_whole(
-    points: list[tuple[float, float | None]], step: float, shifts: list[int]
-) -> None:
-    """Whatever was kept, each slot has the mean of its samples alone, and the same gaps are filled."""
-    table = HistoryTable(("other", "value"), 5000)
-    told: list[tuple[float, float]] = []
-    time = 7.0
-    for (apart, value), shift in zip(points, shifts, strict=False):
-        time += apart
-        table.append(time, {"value": value})
-        told.append((time, math.nan if value is None else value))
-        end_slot = int(time // step) + shift
-        for count in (5, 12):
-            seen = held_slots((table.series()["value"],), end_slot, step, count)[0]
-            assert seen == computed_whole(told, end_slot - count + 1, step, count)
-            assert held_slots((table.series()["other"],), end_slot, step, count)[0] == [None] * count
 
 
 @pytest.mark.parametrize("sign", ["·", "▲", "✖"])

@@ -52,13 +52,6 @@ def tile(view: BackendView, width: int, height: int = 3) -> list[str]:
     return [row_text(row) for row in rows]
 
 
-def test_a_tile_of_a_dead_backend_is_stale(playing: Snapshot) -> None:
-    """Its last figures stay, in the one stale colour."""
-    dead = replace(playing.backends[0], failure=Failure(FailureKind.TIMEOUT, "no answer", 1.0))
-    rows = tile_panel(dead, 40, 4, WINDOW, 40.0)
-    assert {role for row in rows[1:-1] for text, role in row if text.strip("│ ")} == {"stale"}
-
-
 @pytest.mark.parametrize("width", range(26, 50, 5))
 @pytest.mark.parametrize(
     ("tps", "run", "wait", "kv"),
@@ -296,14 +289,6 @@ def test_every_figure_is_drawn_whole(screen: int) -> None:
     assert max(row_width(row) for row in rows) <= width
     assert all(one.title in text for one in COUNTER_FIGURES)
     assert "…" not in text
-
-
-def test_a_section_of_zeros_is_left_out() -> None:
-    """A feature that is off reports zeros; one value above 0 shows its whole section."""
-    off = replace(COUNTED, counter_figures={"lora_running": 0.0, "lora_max": 0.0, "refused_requests": 0.0})
-    assert counter_sections(off, 46) == []
-    on = replace(COUNTED, counter_figures={"lora_running": 0.0, "lora_max": 4.0, "refused_requests": 0.0})
-    assert [section.title for section in counter_sections(on, 46)] == ["LoRA adapters"]
 
 
 COMPACT = View(preset=Preset.COMPACT)

@@ -30,7 +30,7 @@ def routed() -> Snapshot:
 ALIVE = RouterSample(0.0, "litellm", alive=True)
 
 
-def panel(view: RouterView, width: int = 118, height: int = 4) -> list[str]:
+def panel(view: RouterView, width: int = 118, height: int = 3) -> list[str]:
     return texts(router_panel(view, width, height))
 
 
@@ -52,7 +52,7 @@ def test_routers_stand_between_nodes_and_backends(
     assert "router" in kinds or height < 30
     for place in (one for one in scene.layout.places if one.kind == "router"):
         assert (place.x, place.width) == (0, width)
-        assert place.height in {3, 4}
+        assert place.height == 3
         assert kinds.index("router") == 1
     assert all(len(one.rows) in {one.place.height, 0} for one in scene.draw())
     assert len(flat(scene)) == scene.layout.height
@@ -69,7 +69,7 @@ def test_a_router_alone_has_the_loads_of_its_backends(routed: Snapshot, width: i
 
 def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:
     """The panel has name, kind, version, strategy, state and since when, deployments and what is unmapped."""
-    top, share, flow, edge = panel(routed.routers[0])
+    top, share, edge = panel(routed.routers[0])
     assert "proxy" in top
     assert "least-busy litellm 1.106.2 " in top
     assert "(config)" not in top
@@ -77,9 +77,11 @@ def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:
     assert f" since {(START + timedelta(seconds=1)).astimezone():%H:%M:%S} " in top
     assert "■ spark-a" in share
     assert "▬ spark-b" in share
-    assert "spark-1 → spark-a · spark-2 → spark-b · cloud-1 ✖ unmapped" in flow
+    assert "1 ✖ unmapped" in share
     assert "://" not in edge
-    assert "http://192.168.100.11:4000" in panel(routed.routers[0], height=20)[-1]
+    alone = panel(routed.routers[0], height=20)
+    assert any("spark-1" in row and "→ spark-a" in row for row in alone)
+    assert "http://192.168.100.11:4000" in alone[-1]
 
 
 def test_nothing_running_and_nothing_known_differ() -> None:
@@ -91,19 +93,19 @@ def test_nothing_running_and_nothing_known_differ() -> None:
     assert "––––" in dumb
     assert "0" not in dumb
     partly = panel(replace(router(), running={"spark-a": None, "spark-b": 32.0}))[1]
-    assert " ".join(partly.split("––––")[-1].split()).endswith("■ spark-a – – ▬ spark-b 32 – │")
+    assert "■ spark-a – – ▬ spark-b 32 – " in " ".join(partly.split())
 
 
 def test_a_router_that_is_down_says_since_when_and_why() -> None:
     """Its last answer is drawn stale; the shares come from the backends and keep their colours."""
     snapshot = Rehearsal(router=RouterPart(down_at_s=40), outage=Outage(1, 40)).play(60).snapshot()
-    rows = router_panel(snapshot.routers[0], 118, 4)
+    rows = router_panel(snapshot.routers[0], 118, 12)
     text = "\n".join(row_text(row) for row in rows)
     assert "┐unreachable┌" in text
     assert " since 09:00:41 " in text
     assert "connection refused" in text
     assert "last answer" in text
-    assert any(role == "stale" and "spark-1" in words for words, role in rows[2])
+    assert any(role == "stale" and "spark-1" in words for row in rows[2:] for words, role in row)
     assert not any(role == "stale" for _, role in rows[1])
     assert "▬ spark-b   –" in text
 
@@ -138,7 +140,7 @@ def test_any_router_fits_its_panel(
     assert {row_width(row) for row in rows} == {width}
 
 
-@pytest.mark.parametrize(("width", "height"), [(80, 3), (80, 4), (120, 12)])
+@pytest.mark.parametrize(("width", "height"), [(80, 3), (120, 12)])
 def test_a_deployment_that_fails_is_marked(width: int, height: int) -> None:
     """At 80 columns too its outage, failures and cooldowns stand in the panel."""
     words = "outage, 58 failed answers in 60 s, in cooldown 3 times"
