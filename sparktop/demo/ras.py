@@ -19,17 +19,13 @@ _LONGEST_LINE = 1024
 class RasServer:
     """A simulated RAS thread of a new NCCL, which listens on a free port of 127.0.0.1."""
 
-    def __init__(
-        self, report: Callable[[], RanksAnswer], *, gather_s: float = 0.0, body: bytes | None = None
-    ) -> None:
+    def __init__(self, report: Callable[[], RanksAnswer], *, gather_s: float = 0.0) -> None:
         """Answer each `STATUS` with what `report` returns at that time, after `gather_s` seconds.
 
-        A stopped process makes gathering take 5 s and more. With `body`, send this in place of the report.
+        A stopped process makes gathering take 5 s and more.
         """
         self._report = report
         self._gather_s = gather_s
-        self.body = body
-        """What is sent in place of the report; may be changed at any time."""
         self.asked: list[str] = []
         """Every command received, in order."""
         self._server: asyncio.Server | None = None
@@ -70,7 +66,7 @@ class RasServer:
             self.asked.append(command)
             if command == "STATUS":
                 await asyncio.sleep(self._gather_s)
-                writer.write(as_json(self._report()).encode() if self.body is None else self.body)
+                writer.write(as_json(self._report()).encode())
                 await writer.drain()
                 return
             is_first = command.startswith("CLIENT PROTOCOL ")
