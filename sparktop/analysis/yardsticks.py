@@ -49,10 +49,6 @@ _ABOVE_LIMIT = 1.05
 """Times the limit from which on the weights cannot be those that were read: the engine shrank them."""
 
 
-_WORTH = 0.01
-"""Share of the weights' bytes from which on those of the KV cache are named."""
-
-
 def batch_key(running: float, batch: float, kv_percent: float | None) -> tuple[int, int, int]:
     """Return the class of batches that count as one: by requests, tokens of a step and fill of the KV cache.
 
@@ -140,16 +136,14 @@ def usable_gb_per_s(bandwidth: float, machines: int, cores: int, running: float)
     return bandwidth * min(1.0, busy_cores(cores, running) * max(1, machines // cores) / machines)
 
 
-def step_limit_tps(
-    weights: ModelWeights, bandwidth_gb_per_s: float, generated: float, kv_tokens: float = 0.0
-) -> float:
+def step_limit_tps(weights: ModelWeights, bandwidth_gb_per_s: float, generated: float) -> float:
     """Return the highest tokens/s: bandwidth / bytes of a step x tokens that a step generates.
 
     `bandwidth_gb_per_s` is what the busy engine cores can use, `generated` the tokens of a step of one of
     them, accepted drafts included: each core reads the weights, so that their number does not matter.
-    `kv_tokens` are those in the KV cache of a core. Activations are not counted: the limit is never too low.
+    Neither the KV cache nor activations are counted: the limit is never too low.
     """
-    return bandwidth_gb_per_s / (weights.token_gb + _kv_gb(weights, kv_tokens)) * generated
+    return bandwidth_gb_per_s / weights.token_gb * generated
 
 
 def one_request_tps(
@@ -161,10 +155,6 @@ def one_request_tps(
     return step_limit_tps(weights, usable_gb_per_s(bandwidth * machines, machines, cores, 1.0), 1.0)
 
 
-def _kv_gb(weights: ModelWeights, kv_tokens: float) -> float:
-    return (weights.kv_token_bytes or 0.0) * kv_tokens / 1e9
-
-
 def yardsticks(
     basis: YardstickBasis,
     tps: float,
@@ -173,21 +163,19 @@ def yardsticks(
     generated: float | None = None,
     *,
     before: float = math.inf,
-    kv_tokens: float = 0.0,
     decodes: bool = True,
 ) -> tuple[Yardstick, ...]:
     """Return its own best, the published rate and the limit for a decode rate of `tps` tokens/s.
 
     `running` requests ran at once; `batch` and `generated` are the tokens and generated tokens of a step of
-    a busy engine core (None: one for each request), its KV cache has `kv_tokens` at least. Its best counts if
-    it was reached before the Unix time `before`, the others if it only `decodes`.
+    a busy engine core (None: one for each request). Its best counts if it was reached before the Unix time
+    `before`, the others if it only `decodes`.
     """
     own = _best_stick(basis, tps, running, batch, before)
     if not decodes:
         prefill = "not compared: prompts are computed for part of the time"
         return own, Yardstick(PUBLISHED, prefill), Yardstick(LIMIT, prefill)
-    limit = _limit_stick(basis, tps, running, generated, kv_tokens)
-    return own, _published_stick(basis, tps, running), limit
+    return own, _published_stick(basis, tps, running), _limit_stick(basis, tps, running, generated)
 
 
 def server_yardsticks(
@@ -204,7 +192,6 @@ def server_yardsticks(
         steady.batch,
         steady.running / busy_cores(basis.cores, steady.running) + accepted,
         before=before,
-        kv_tokens=_least_kv_tokens(view),
         decodes=prompt is not None and bool(generation) and prompt <= MOST_PROMPT * (generation or 0.0),
     )
 
@@ -244,9 +231,7 @@ def _published_stick(basis: YardstickBasis, tps: float, running: float) -> Yards
     return _stick(PUBLISHED, f"table {best.source}{between}{among}", tps, rate)
 
 
-def _limit_stick(
-    basis: YardstickBasis, tps: float, running: float, generated: float | None, kv_tokens: float
-) -> Yardstick:
+def _limit_stick(basis: YardstickBasis, tps: float, running: float, generated: float | None) -> Yardstick:
     """Return the rate beside what the memory bandwidth allows; unknown where that cannot be told."""
     weights, bandwidth = basis.weights, basis.bandwidth_gb_per_s
     running_each = running / busy_cores(basis.cores, running)
@@ -259,10 +244,8 @@ def _limit_stick(
     if weights.mixture and round(running_each) > 1:
         return Yardstick(LIMIT, "not known: it depends on how many experts a batch reads")
     bandwidth = usable_gb_per_s(bandwidth, basis.machines, basis.cores, running)
-    limit = step_limit_tps(weights, bandwidth, running_each if generated is None else generated, kv_tokens)
-    kv_gb = _kv_gb(weights, kv_tokens)
+    limit = step_limit_tps(weights, bandwidth, running_each if generated is None else generated)
     read = f"{weights.token_gb:.2f} GB a step by {weights.source}"
-    read += f" and {kv_gb:.2f} of KV cache" if kv_gb >= _WORTH * weights.token_gb else ""
     if tps > _ABOVE_LIMIT * limit:
         return Yardstick(LIMIT, f"not known: it is faster than {read} would allow")
     return _stick(LIMIT, f"{bandwidth:.0f} GB/s, {read}", tps, limit)
@@ -372,15 +355,6 @@ class Yardsticks:
                 "changed": changed,
             },
         )
-
-
-def _least_kv_tokens(view: BackendView) -> float:
-    """Return the least tokens in the KV cache of an engine core: each request's last block may be empty."""
-    block = None if view.prefix is None else view.prefix.cache.block_tokens
-    if block is None or view.kv_cache_percent is None or view.kv_capacity_tokens is None:
-        return 0.0
-    used_tokens = view.kv_cache_percent / 100 * view.kv_capacity_tokens
-    return max(0.0, used_tokens - block * (view.running or 0.0)) / view.yardstick_basis.cores
 
 
 def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:

@@ -19,8 +19,6 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
 from sparktop.hardware.kernel_file import open_regular
 from sparktop.model.node import ModelWeights
 from sparktop.model.text import clean, reason_of
@@ -267,11 +265,6 @@ _CHOSEN = ("num_experts_per_tok", "experts_per_token", "num_experts_per_token")
 """Names in a config.json for a layer's experts, and for those that a token chooses."""
 _RESHAPING = "--mxfp4-layers"
 """An option that makes other weights of those in the files."""
-_HYBRID = ("full_attention_interval", "hybrid_override_pattern", "layers_block_type", "attn_layer_period")
-"""Names in a config.json of models of which only some layers have attention."""
-_NUMBER_BYTES = {"bfloat16": 2.0, "float16": 2.0, "half": 2.0, "float32": 4.0, "float": 4.0, "fp8": 1.0}
-_MOST_OF_CONFIG = 1 << 20
-"""Counts of a model's configuration above this are damaged."""
 _GB = 1e9
 
 
@@ -294,40 +287,7 @@ def read_step_weights(folder: Path, flags: tuple[str, ...] = ()) -> ModelWeights
         return None
     if checkpoint.problem is not None or sum(checkpoint.tensors.values()) < checkpoint.weights_bytes:
         raise ValueError(checkpoint.problem or "its headers are too long")
-    weights = step_weights(text, checkpoint.tensors)
-    return None if weights is None else replace(weights, kv_token_bytes=kv_token_bytes(text, flags))
-
-
-def kv_token_bytes(config: Mapping[str, object], flags: Sequence[str] = ()) -> float | None:
-    """Return the bytes of KV cache of a token by a config.json and a server's options; None if unknown.
-
-    2 x layers x KV heads x their size x bytes of a number; of compressed keys (MLA) layers x (their rank +
-    rotary size) x bytes. Layers that see a window or keep a state are left out, if the file lists them.
-    """
-    layers, kinds = config.get("num_hidden_layers"), config.get("layer_types")
-    if isinstance(kinds, list):
-        layers = kinds.count("full_attention")
-    elif config.get("sliding_window") or any(name in config for name in _HYBRID):
-        return None
-    rank, heads, size = (config.get(key) for key in ("kv_lora_rank", "num_key_value_heads", "head_dim"))
-    if rank is not None:
-        numbers = (layers, rank, config.get("qk_rope_head_dim"))
-    else:
-        width, queries = config.get("hidden_size"), config.get("num_attention_heads")
-        if size is None and isinstance(width, int) and isinstance(queries, int) and queries > 0:
-            size = width // queries
-        numbers = (layers, heads, size)
-    stored = str(config.get("torch_dtype") or config.get("dtype"))
-    dtype = next((key.partition(" ")[2] for key in flags if key.startswith("--kv-cache-dtype ")), "auto")
-    bytes_each = _NUMBER_BYTES.get(
-        (stored if dtype == "auto" else dtype).removeprefix("torch.").partition("_")[0]
-    )
-    first, second, third = (
-        key if isinstance(key, int) and 0 < key < _MOST_OF_CONFIG else 0 for key in numbers
-    )
-    if bytes_each is None or not first * second * third:
-        return None
-    return bytes_each * (first * (second + third) if rank is not None else 2 * first * second * third)
+    return step_weights(text, checkpoint.tensors)
 
 
 def step_weights(config: Mapping[str, object], sizes: Mapping[str, int]) -> ModelWeights | None:

@@ -65,8 +65,6 @@ class ModelWeights(Struct, frozen=True):
     mixture: bool = False
     """Whether a step for several tokens reads more: those experts that at least one of them chooses."""
     source: str = "its files"
-    kv_token_bytes: float | None = None
-    """Bytes of KV cache that a step reads for a token of a request's context, at least; None if unknown."""
 
 
 def end_marks(host: str, port: int) -> tuple[int, int]:

@@ -65,14 +65,6 @@ def test_the_limit_of_dense_weights(
     assert step_limit_tps(ModelWeights(16.0), machines * GB10, generated) == pytest.approx(expected, rel=0.01)
 
 
-def test_the_limit_counts_what_a_step_reads_of_the_kv_cache() -> None:
-    """273 GB/s / (16 GB + 4 GB of 32,768 tokens in the cache) x 16 tokens of a step."""
-    basis = YardstickBasis(weights=ModelWeights(16.0, kv_token_bytes=4e9 / 32_768), bandwidth_gb_per_s=GB10)
-    limit = yardsticks(basis, 100.0, 16.0, kv_tokens=32_768.0)[2]
-    assert limit.tps == pytest.approx(16 * 273 / 20)
-    assert "16.00 GB a step by its files and 4.00 of KV cache" in limit.source
-
-
 def test_limits_that_are_not_known_say_why() -> None:
     """No bandwidth, no weights, experts of several requests, weights that cannot be those that are read."""
     mixture = ModelWeights(TOKEN_GB, mixture=True)

@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from sparktop.hardware.checkpoint import kv_token_bytes, read_step_weights
+from sparktop.hardware.checkpoint import read_step_weights
 from sparktop.model.node import ModelWeights
 from tests.hardware.conftest import safetensors, title_of
 
@@ -195,28 +195,3 @@ def test_long_json_ends_in_a_digest() -> None:
         texts.append(title.flags[0])
     assert texts[0] != texts[1]
     assert all(re.search("…#[0-9a-f]{8}$", text) and len(text) < 300 for text in texts)
-
-
-GQA = {"num_hidden_layers": 32, "num_key_value_heads": 8, "head_dim": 128, "torch_dtype": "bfloat16"}
-
-
-@pytest.mark.parametrize(
-    ("more", "flags", "expected"),
-    [
-        ({}, (), 131_072.0),
-        ({}, ("--kv-cache-dtype fp8_e4m3",), 65_536.0),
-        ({"head_dim": None, "hidden_size": 4096, "num_attention_heads": 32}, (), 131_072.0),
-        ({"layer_types": ["sliding_attention", "full_attention"] * 16, "sliding_window": 128}, (), 65_536.0),
-        ({"kv_lora_rank": 512, "qk_rope_head_dim": 64, "num_hidden_layers": 61}, (), 70_272.0),
-        ({"sliding_window": 4096}, (), None),
-        ({"full_attention_interval": 4}, (), None),
-        ({"torch_dtype": "int3"}, (), None),
-        ({"num_key_value_heads": -8}, (), None),
-        ({"num_hidden_layers": "many"}, (), None),
-    ],
-)
-def test_bytes_of_the_kv_cache_of_a_token(
-    more: Mapping[str, object], flags: tuple[str, ...], expected: float | None
-) -> None:
-    """Keys and values of all layers that see the whole context; compressed ones of MLA; else unknown."""
-    assert kv_token_bytes({**GQA, **more}, flags) == expected
