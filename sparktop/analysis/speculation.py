@@ -36,8 +36,6 @@ _NOTHING = 0.02
 """Accepted tokens per draft up to which the drafts give nothing."""
 _UNJUDGED_S = 300.0
 """Seconds for which a finding stays while the batch is one of which no other length is known."""
-_SELDOM_PERCENT = 20.0
-"""Positions that are accepted less often are worth a question."""
 _MOST_BATCHES = 64
 """Batches remembered of a server."""
 _ANY_TOKENS = 1.0
@@ -70,11 +68,8 @@ def best_length(
 
 
 def shown_line(findings: Sequence[Finding]) -> str | None:
-    """Return what the finding on drafts says, if there is one that is not unknown."""
-    return next(
-        (finding.said for finding in findings if finding.kind == KIND and finding.sure is not Sure.UNKNOWN),
-        None,
-    )
+    """Return what the finding on drafts says, if there is one."""
+    return next((finding.said for finding in findings if finding.kind == KIND), None)
 
 
 class _Steps:
@@ -119,13 +114,11 @@ class DraftLengthRule:
         """Keep the sample, and yield what is known of drafts.
 
         That is the comparison with another length, which stays for a while where it cannot be repeated; else
-        that drafts give nothing; else the question what shorter ones would give.
+        that drafts give nothing.
         """
         length = draft_length(view)
         batch = self._keep_sample(view, length)
-        before = next(
-            (finding for finding in self._found if finding.sure is not Sure.UNKNOWN and finding.values), None
-        )
+        before = next((finding for finding in self._found if finding.values), None)
         better = None if batch is None or length is None else _better_length(view, length, batch, before)
         if better is None and before is not None and not _is_comparable(batch, length):
             known_at, known_length, restarts = self._compared
@@ -142,8 +135,6 @@ class DraftLengthRule:
         if per_draft is not None and per_draft <= _NOTHING and drafts >= _ENOUGH_DRAFTS:
             line = f"drafts give nothing: {1 + per_draft:.2f} tokens a step"
             yield Finding(KIND, view.name, line, fix=FINDINGS[KIND].advice("none is accepted"))
-        elif length and (batch is None or not any(other < length for other in _measured_lengths(batch))):
-            yield from _question(view, length)
 
     def _keep_sample(self, view: BackendView, length: int | None) -> dict[int, _Steps] | None:
         """Keep a sample; return the samples of similar batches by length of drafts, None if it is unusable.
@@ -246,24 +237,4 @@ def _better_length(
     values |= {"best_length": float(best), "gain_percent": 100 * share}
     return Finding(
         KIND, view.name, line, fix=fix, sure=sure, severity=severity, evidence=(steps_row,), values=values
-    )
-
-
-def _question(view: BackendView, length: int) -> Iterator[Finding]:
-    """Yield that the last positions are seldom accepted, and up to which time per step they still pay."""
-    percents = [percent for percent in view.spec_accept_by_position[:length] if percent is not None]
-    often = sum(percent >= _SELDOM_PERCENT for percent in percents)
-    if len(percents) != length or often == length or view.step_ms is None:
-        return
-    added, tokens = sum(percents[often:]) / 100, 1 + sum(percents) / 100
-    most_ms = view.step_ms * added / tokens
-    which = f"position {length} adds" if often + 1 == length else f"positions {often + 1}–{length} add"
-    yield Finding(
-        KIND,
-        view.name,
-        f"{which} {added:.2f} tokens a step; whether that pays is unknown",
-        fix=FINDINGS[KIND].advice("not measured", TIME=f"{most_ms:.1f}", K=often),
-        sure=Sure.UNKNOWN,
-        evidence=(("missing", "the time of steps with shorter drafts, or without, in such a batch"),),
-        values={"draft_length": float(length), "added_tokens": added, "pays_below_ms": most_ms},
     )

@@ -283,8 +283,6 @@ FINDINGS: Mapping[str, Explained] = {
             "shorter is faster": "num_speculative_tokens {K}",
             "none is faster": "start it without drafts",
             "none is accepted": "start it without drafts, or with another draft model",
-            "not measured": "it does below {TIME} ms a step: run num_speculative_tokens {K} once while "
-            "watched, at as many requests",
         },
     ),
     "prefix-unused": Explained(
