@@ -10,8 +10,7 @@ as long as no more requests run.
 
 A monitor is this program, by its own end of a connection, and whoever asks again and again over one while
 the same requests run: HTTP/1.1 answers one request at a time, so that none of them came that way. The kernel
-of the server's machine tells when each connection last brought a request (`Sockets.asked_s`). Where it does
-not, whoever was connected while nothing ran may be a monitor: then the finding is unknown.
+of the server's machine tells when each connection last brought a request (`Sockets.asked_s`).
 
 A router keeps connections open that carry no request. Where all clients are on the router's machine, its own
 count of requests in flight stands for them, if that has covered what its servers run until then.
@@ -45,8 +44,6 @@ _BEFORE_S = 2.0
 simultaneous."""
 _SAME_READING_S = 0.5
 """A reading whose time differs by less is the same one: its age is rounded."""
-_IDLE_EVERY_S = 5.0
-"""Seconds between two looks at the connections of a server that runs nothing."""
 _OWN_S = 180.0
 """Seconds for which a connection of this program is remembered, which keeps idle ones for 120 s."""
 _LEAST_COVERED = 20
@@ -117,19 +114,10 @@ class _Watched(Struct):
     same_from: float = inf
     asked_at: dict[tuple[int, int], float] = {}
     """By end of a connection: when it first asked beside the requests that run now."""
-    idle_ends: frozenset[tuple[int, int]] = frozenset()
-    idle_at: float = -inf
-    """Ends of connections at a reading at which nothing ran, and the time of the newest look at them."""
-    perhaps_since: float | None = None
-    """Time of the first reading since which all connections were, or may have been, monitors."""
 
     def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
         """Take into account what is new, and yield that the server works for nobody."""
         if not view.ok or view.age_s is None or view.state in _QUIET or not view.running:
-            if view.ok and not view.running and now.at >= self.idle_at + _IDLE_EVERY_S:
-                idle, self.idle_at = _connections(view, now), now.at
-                if idle is not None and now.at - (view.age_s or 0.0) >= idle[0] + _BEFORE_S:
-                    self.idle_ends = frozenset(idle[1].clients)
             self.busy_from = inf
             self._forget()
             return
@@ -151,14 +139,12 @@ class _Watched(Struct):
             self._forget()
         lasted_s = 0.0 if self.since is None else sampled_at - self.since
         self.holds |= lasted_s >= HOLD_S and self.polls >= LEAST_POLLS and self.readings >= LEAST_READINGS
-        perhaps_s = 0.0 if self.perhaps_since is None else self.read_at - self.perhaps_since
-        if self.holds or perhaps_s >= HOLD_S:
-            yield _finding(self, view, reading, router, lasted_s if self.holds else perhaps_s)
+        if self.holds:
+            yield _finding(self, view, reading, router, lasted_s)
 
     def _forget(self) -> None:
         """Begin anew: there were clients, or the requests are others."""
         self.since, self.readings, self.polls, self.holds = None, 0, 0, False
-        self.perhaps_since = None
 
     def _note_sample(self, view: BackendView, at: float) -> None:
         finished = sum(view.finished.values())
@@ -192,11 +178,6 @@ class _Watched(Struct):
         hosts = frozenset() if idle_router is None else _hosts(idle_router, view, now)
         is_free = all(host in hosts for host, _ in clients)
         self.by_router = is_free and bool(clients)
-        is_routed = any(view.name in router.backends for router in now.routers)
-        if is_routed or not all(end in self.idle_ends and ages.get(end) is None for end in clients):
-            self.perhaps_since = None
-        elif self.perhaps_since is None and self.busy_from <= at - _BEFORE_S:
-            self.perhaps_since = at
         self._note_reading(view, at, is_free=is_free)
 
     def _is_monitor(self, client: tuple[int, int], at: float, asked_s: float | None) -> bool:
@@ -285,8 +266,9 @@ def _finding(
 ) -> Finding:
     """Return the finding that a server works for nobody, and how sure that is."""
     running, now_tokens = view.running or 0.0, _tokens(view)
-    unknown = watch.tokens is None or now_tokens is None or not watch.holds
-    generated_tokens = None if unknown else max(0.0, (now_tokens or 0.0) - (watch.tokens or 0.0))
+    generated_tokens: float | None = None
+    if watch.tokens is not None and now_tokens is not None:
+        generated_tokens = max(0.0, now_tokens - watch.tokens)
     count = "1 request" if running == 1 else f"{running:.0f} requests"
     # Where others are connected, only the router's count says that they ask nothing.
     counted_by = router if reading is None or watch.by_router else None
@@ -303,14 +285,10 @@ def _finding(
         sure, line = Sure.UNKNOWN, f"no client: {said}; perhaps in the background"
     if reading is None:
         sure, line = Sure.UNKNOWN, f"{line}; its connections cannot be seen"
-    if not watch.holds:
-        ends = () if reading is None else reading[1].clients
-        nobody = f"connected: {sum(end not in watch.own_ends for end in ends)}, perhaps all monitors"
-        sure, line = Sure.UNKNOWN, f"perhaps no client: {count} for {numbers.age(lasted_s)}; {nobody}"
     hung_up = 0 if reading is None else reading[1].hung_up
     values: Values = {
         "running_requests": running,
-        "connections": None if reading is None or counted_by or not watch.holds else 0.0,
+        "connections": None if reading is None or counted_by else 0.0,
         "monitor_connections": None if reading is None else float(watch.monitors),
         "router_in_flight_requests": None if counted_by is None else 0.0,
         "tokens_since": generated_tokens,
