@@ -1061,10 +1061,8 @@ class BesideResult(Part):
     itl_ms: Latency | None = None
     """Of all token gaps during which a long prompt was in flight."""
     ttft_ms: Latency | None = None
-    figure: Literal["p95", "mean"] = "p95"
-    """What `itl_runs_ms` has of each run; the mean if one has too few token gaps for the percentile."""
     itl_runs_ms: tuple[Finite, ...] = ()
-    """Of the token gaps during which a long prompt was in flight; empty if a run has none."""
+    """The mean of each run's token gaps during which a long prompt was in flight; empty if a run has none."""
     alone_itl_runs_ms: tuple[Finite, ...] = ()
     """Of the runs of the level without long prompts."""
     significant: bool | None = None

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 from time import monotonic
-from typing import Literal
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -33,7 +32,7 @@ from sparktop.model.load import (
 from sparktop.model.node import NodeSample
 from sparktop.model.series import known_max, known_mean, sum_if_all_known
 from sparktop.model.snapshot import LimitKind
-from sparktop.model.statistics import P95_FROM, quantile, value_of
+from sparktop.model.statistics import value_of
 from sparktop.model.targets import ModelFacts
 from sparktop.model.yardsticks import LIMIT
 from sparktop.store import Reading, SourceKey
@@ -1008,8 +1007,6 @@ def left_requests(
 
 _AROUND_TOKENS = 64
 """Tokens of a long request beside its text: chat template, a few words, and the answer."""
-_P95 = 0.95
-"""The quantile that is compared, as a share."""
 
 
 def beside_tokens(tokens: int, level: Level, max_model_len: int | None) -> int | None:
@@ -1048,11 +1045,7 @@ def beside_result(
         trace.ended.error for trace in long if trace.ended is not None and trace.ended.error is not None
     ]
     gaps_ms = _gaps_ms(short, [(trace.start, trace.end) for trace in long if trace.ok])
-    alone_gaps_ms = _gaps_ms(alone, None)
-    figure: Literal["p95", "mean"] = "p95"
-    if min(map(len, (*gaps_ms, *alone_gaps_ms)), default=0) < P95_FROM:
-        figure = "mean"  # each token may wait for a step with thousands of tokens of a prompt
-    runs, alone_runs = _figure_of_runs(gaps_ms, figure), _figure_of_runs(alone_gaps_ms, figure)
+    runs, alone_runs = _means(gaps_ms), _means(_gaps_ms(alone))
     ratio = ratio_of(value_of(fmean(runs), runs), value_of(fmean(alone_runs), alone_runs)) if runs else None
     ends = None if ratio is None else ratio.ci95
     level_made = level_result(level, short, mode=mode)
@@ -1064,7 +1057,6 @@ def beside_result(
         requests=level_made.requests,
         itl_ms=Latency.of_values([gap for gaps in gaps_ms for gap in gaps]),
         ttft_ms=level_made.ttft_ms,
-        figure=figure,
         itl_runs_ms=runs,
         alone_itl_runs_ms=alone_runs,
         significant=None if ratio is None else ratio.is_significant(NOISE_FLOOR_PERCENT),
@@ -1072,16 +1064,14 @@ def beside_result(
     )
 
 
-def _gaps_ms(traces: Sequence[RequestTrace], spans: Sequence[Span] | None) -> list[list[float]]:
-    """Return the token gaps of each run in ascending order, in milliseconds.
+def _gaps_ms(traces: Sequence[RequestTrace], spans: Sequence[Span] | None = None) -> list[list[float]]:
+    """Return the token gaps of each run in milliseconds; with `spans`, those that overlap one of these times.
 
-    With `spans`, only those that overlap one of these times.
+    Each token may wait for a step with thousands of tokens of a prompt.
     """
-    return [sorted(1000 * gap for gap in gaps_s(run, spans)) for run in by_run(traces)]
+    return [[1000 * gap for gap in gaps_s(run, spans)] for run in by_run(traces)]
 
 
-def _figure_of_runs(runs: Sequence[Sequence[float]], figure: str) -> tuple[float, ...]:
-    """Return the 95th percentile or the mean of each run's gaps; () if a run has none."""
-    if not all(runs):
-        return ()
-    return tuple(quantile(gaps, _P95) if figure == "p95" else fmean(gaps) for gaps in runs)
+def _means(runs: Sequence[Sequence[float]]) -> tuple[float, ...]:
+    """Return the mean gap of each run; () if a run has none."""
+    return tuple(map(fmean, runs)) if all(runs) else ()

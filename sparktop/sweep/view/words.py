@@ -466,7 +466,7 @@ def _experiment_sentences(target: TargetResult) -> Iterator[str]:
     """Yield how long servers go on after a hang-up, where that is longest, and what long prompts did.
 
     For example "at c = 4 it goes on for 5.1 to 6.1 s after its clients hang up and generates 310 tokens
-    for nobody", and "at c = 1 ITL p95 of short requests goes from 31.2 to 84.0 ms while 32k prompts arrive
+    for nobody", and "at c = 1 mean ITL of short requests goes from 31.2 to 84.0 ms while 32k prompts arrive
     (+152 to +189 %)".
     """
     levels = target.in_order()
@@ -500,7 +500,7 @@ def left_words(level: LevelResult) -> str:
 def beside_words(level: LevelResult) -> str:
     """Return what long prompts did to the requests of a level; "" if none were sent.
 
-    The percentiles are means over the runs.
+    The gaps are means over the runs.
     """
     beside = level.beside
     if beside is None:
@@ -512,7 +512,7 @@ def beside_words(level: LevelResult) -> str:
     short = short_tokens(beside.prompt_tokens)
     length = short if short.endswith("k") else f"{beside.prompt_tokens:,}-token"
     while_they = f"while {length} prompts arrive"
-    what = f"{'ITL p95' if beside.figure == 'p95' else 'mean ITL'} of short requests"
+    what = "mean ITL of short requests"
     if not beside.alone_itl_runs_ms or not beside.itl_runs_ms:
         return f"{what} {while_they} is unknown: too few tokens came"
     rate_before, rate_after = (
@@ -526,9 +526,9 @@ def beside_words(level: LevelResult) -> str:
 
 
 def texts_sentence(targets: Sequence[TargetResult], name: Callable[[str], str]) -> str | None:
-    """Return on which kind of text most and fewest drafts are accepted; None if nothing was measured.
+    """Return the rate with each kind of text, and how many drafts are accepted; None if nothing was measured.
 
-    For example "code 81 % of drafts accepted, 96 tok/s; prose 44 %, 61 tok/s". `name` escapes the names of
+    For example "code 96 tok/s (81 % of drafts accepted); prose 61 tok/s (44 %)". `name` escapes the names of
     targets, which are said if there are several.
     """
     sentences = {name(target.name): _text_words(target) for target in targets}
@@ -537,30 +537,17 @@ def texts_sentence(targets: Sequence[TargetResult], name: Callable[[str], str]) 
 
 
 def _text_words(target: TargetResult) -> str:
-    """Return what a target does with kinds of text at its lowest concurrency; "" without a token rate.
-
-    Where no level has a share of accepted drafts, the token rates are the answer.
-    """
+    """Return what a target does with kinds of text at its lowest concurrency; "" without a token rate."""
     levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
     metric = main_rate(levels)
-    levels = [level for level in levels if metric is not None and level.rate(metric) is not None]
-    if metric is None or not levels:
-        return ""
-    levels = [level for level in levels if level.concurrency == levels[0].concurrency]
-    shares = [(level.server.spec_accept_percent if level.server else None, level) for level in levels]
-    ranked = sorted(
-        ((share, level) for share, level in shares if share is not None), key=lambda pair: -pair[0]
-    )
-    if not ranked:
-        return "; ".join(f"{level.text} {_rate_words(level, metric)}{_warning(level)}" for level in levels)
-    ends = [ranked[0], ranked[-1]] if len(ranked) > 1 else ranked
-    parts = [
-        f"{level.text} {share:.0f} {unit}, {_rate_words(level, metric)}{_warning(level)}"
-        for (share, level), unit in zip(ends, ("% of drafts accepted", "%"), strict=False)
-    ]
-    if unknown := [level.text or "" for share, level in shares if share is None]:
-        parts.append(f"unknown for {names_in_words(unknown)}")
-    return "; ".join(parts) + drift_words(target)
+    parts: list[str] = []
+    for level in levels:
+        if metric is None or level.rate(metric) is None or level.concurrency != levels[0].concurrency:
+            continue
+        share = level.server.spec_accept_percent if level.server else None
+        accepted = "" if share is None else f" ({share:.0f} {'%' if parts else '% of drafts accepted'})"
+        parts.append(f"{level.text} {_rate_words(level, metric)}{accepted}{_warning(level)}")
+    return "; ".join(parts) + drift_words(target) if parts else ""
 
 
 NO_END = "it still runs, or was broken off"

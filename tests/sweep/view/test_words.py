@@ -137,7 +137,7 @@ def test_kinds_of_text_have_their_accepted_drafts_and_warnings() -> None:
         return level(4, rate, rate + 1, rate + 2).model_copy(update={"text": text, "server": server})
 
     levels = [of_text("code", 95, 81), throttled(of_text("prose", 60, 44))]
-    words = "code 81 % of drafts accepted, 96.0 tok/s; prose 44 %, 61.0 tok/s (warning: throttled)"
+    words = "code 96.0 tok/s (81 % of drafts accepted); prose 61.0 tok/s (44 %) (warning: throttled)"
     assert result_view(made_sweep(("a", levels), ("b", levels))).headline == f"a: {words}; b: {words}"
 
 
