@@ -116,8 +116,10 @@ def beside(
     [
         (
             beside(32768, (30.0, 32.0), (83.0, 85.0), (140.0, 201.6)),
-            "mean ITL of short requests goes from 31.0 to 84.0 ms while 32k prompts arrive "
-            "(+140 % to +202 %)",
+            (
+                "mean ITL of short requests goes from 31.0 to 84.0 ms while 32k prompts arrive "
+                "(+140 % to +202 %)"
+            ),
         ),
         (
             beside(32768, (18.0, 19.0), (700.0, 702.0), (3520.0, 3800.0)),
