@@ -43,8 +43,6 @@ _SAME = 1.2
 """Ratio of two numbers of requests, or of tokens, up to which they are one batch."""
 _SAME_KV = 1.5
 """The same for the fill of their KV caches."""
-_APART = 0.05
-"""Of bests that are about as near to a batch, by this sum of logarithms, the fastest counts."""
 _ABOVE_LIMIT = 1.05
 """Times the limit from which on the weights cannot be those that were read: the engine shrank them."""
 
@@ -103,18 +101,14 @@ def own_best(
     same = [best for best in bests if _are_alike(best.running, running)]
     if batch is None:
         batch = min((best.batch for best in same), default=0.0)
-    near = [best for best in same if _are_alike(best.batch, batch)]
-    return max(nearest_loads(near, running, batch), key=lambda best: best.tps or 0.0, default=None)
 
+    def rank(
+        best: SteadyLoad,
+    ) -> tuple[float, float]:  # the nearest by ratios; of about as near ones the fastest
+        apart = abs(math.log(best.running / running)) + abs(math.log(best.batch / (batch or 1.0)))
+        return -round(apart, 1), best.tps or 0.0
 
-def nearest_loads(loads: Sequence[SteadyLoad], running: float, batch: float) -> list[SteadyLoad]:
-    """Return the loads that are the nearest to these requests and tokens of a step, or about as near."""
-
-    def distance(load: SteadyLoad) -> float:  # as a sum of ratios, so that twice and half are as far
-        return abs(math.log(load.running / running)) + abs(math.log(load.batch / batch))
-
-    least = min(map(distance, loads), default=0.0)
-    return [load for load in loads if distance(load) <= least + _APART]
+    return max((best for best in same if _are_alike(best.batch, batch)), key=rank, default=None)
 
 
 def published_at(rates: PublishedRates, running: float) -> float | None:

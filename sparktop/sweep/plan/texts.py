@@ -21,23 +21,8 @@ _NAMES = (
 """Words of which names in all kinds of text are made; the next four are of the prose."""
 _PEOPLE = ("Ada", "Bruno", "Clara", "David", "Edith", "Felix", "Greta", "Hugo", "Irene", "Jonas", "Karla")
 _PLACES = ("harbour", "mill", "old bridge", "market square", "lighthouse", "railway yard", "upper meadow")
-_DEEDS = (
-    "carried the letter past",
-    "waited for the rain to end near",
-    "had promised never to return to",
-    "heard the bell ring twice beyond",
-    "found a lantern still burning in",
-    "drew a map of",
-    "spoke of nothing but",
-)
-_MOODS = (
-    "and nobody asked why",
-    "which the others took for a good sign",
-    "though the road was already dark",
-    "as if the winter had not happened",
-    "and laughed about it for years",
-    "because the boat would not wait",
-)
+_DEEDS = ("carried the letter past", "waited for the rain to end near", "found a lantern by", "drew a map of")
+_MOODS = ("and nobody asked why", "as if the winter had not happened", "because the boat would not wait")
 
 
 def _code(random: Random) -> str:
