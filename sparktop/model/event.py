@@ -75,7 +75,6 @@ _EVENTS: Mapping[str, Condition] = {
     "paused": Condition("no progress"),
     "state": Condition("state changed"),
     "model": Condition("model changed"),
-    "setup": Condition("setup changed"),
     "boot": Condition("machine restarted"),
     "engine-ended": Condition("engine ended"),
     "xid": Condition("Xid"),

@@ -5,7 +5,7 @@ Also the events about changes of a server's state, model or setup, and its resta
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from operator import itemgetter
 
 from msgspec import Struct
@@ -158,15 +158,6 @@ def model_events(key: SourceKey, track: BackendTrack, when: Instant) -> list[Eve
         return []
     message, values = f"serves {now} (was {before})", {"model": now, "before": before}
     return [Event(when.wall, Severity.INFO, key.name, message, values, when.at, f"{key.label}:model")]
-
-
-def setup_events(key: SourceKey, changed: Sequence[str], when: Instant) -> list[Event]:
-    """Return an event if a restart changed a server's setup, such as its version or options; else []."""
-    if not changed:
-        return []
-    message = clean(f"restarted with another setup: {', '.join(changed)}", 300)
-    values: Values = {"changed": ", ".join(changed)}
-    return [Event(when.wall, Severity.INFO, key.name, message, values, when.at, f"{key.label}:setup")]
 
 
 def judge_absent_models(

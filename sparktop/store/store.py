@@ -36,7 +36,6 @@ from sparktop.store.alerts import (
     keep_end_event,
     link_events,
     model_events,
-    setup_events,
 )
 from sparktop.store.backend import BackendTrack
 from sparktop.store.balance import GroupBalances
@@ -466,9 +465,8 @@ class Store:
         judge_health(self._alerts, key, track.health, when)
         judge_backend(self._alerts, key, track, self._tracks.thresholds.states, when)
         if kind is LinkKind.RESTARTED:
-            self.yardsticks.restart(key.name, sample.at)
             self.ranks.forget(key.name)
-        elif kind is not LinkKind.CONTINUES:
+        if kind is not LinkKind.CONTINUES:
             self.yardsticks.forget(key.name)
         self._events.add(*model_events(key, track, when))
         self._events.add(
@@ -477,8 +475,6 @@ class Store:
         if (server := self.starts.server_of(track)) is not None:
             track.note_launch(server, sample)
         self.yardsticks.note(track, server, when)
-        changed = self.yardsticks.take_restart_changes(key.name, sample.at)
-        self._events.add(*setup_events(key, changed, when))
         peers = self._placement.peers(track)
         track.slow_steps.judge(self._alerts, key, track.view, track.step_pace, peers, when)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.machines_compared import process_of
 from sparktop.analysis.speed_state import bandwidth_gb_per_s, is_gb10
-from sparktop.analysis.yardsticks import batch_key, changes
+from sparktop.analysis.yardsticks import batch_key
 from sparktop.model.instant import Instant
 from sparktop.model.node import ModelWeights, Workload
 from sparktop.model.series import known_max
@@ -37,10 +37,6 @@ from sparktop.store.node import NodeTrack
 
 _AGAIN_S = 5.0
 """Seconds after which a backend's setup is determined again: it changes with a start, or not at all."""
-_FRESH_S, _SETTLED_S = 10.0, 75.0
-"""Seconds after a restart from which on a setup is the new process's, and within which all of it is known."""
-_READ_EACH_MINUTE = frozenset({"image", "NCCL"})
-"""Facts of a server's processes that its machine reads about once a minute only."""
 _BETTER = 0.005
 """Share by which a best must be beaten to be replaced: else it is the same."""
 _FROM_CONFIGURATION = "the configuration"
@@ -54,10 +50,6 @@ class _Server(Struct):
     """As of its newest poll; None until its model is known."""
     made_at: float = -math.inf
     busy_since: float | None = None
-    facts: Mapping[str, str] = {}
-    """The newest facts of its setup, also while its model is not known."""
-    before: tuple[float, Mapping[str, str]] | None = None
-    """When it answered again after a restart, and the facts of its setup before that are not compared yet."""
 
 
 class YardstickBases:
@@ -97,27 +89,8 @@ class YardstickBases:
         return self._servers.get(name, _Server()).basis or YardstickBasis()
 
     def forget(self, name: str) -> None:
-        """Forget a backend that is another server now, or is not watched any more; its setups stay."""
+        """Forget a backend that restarted, is another server now, or is not watched; its setups stay."""
         self._servers.pop(name, None)
-
-    def restart(self, name: str, at: float) -> None:
-        """Forget a backend that restarted at `at`, but for the facts that its next setup is compared with."""
-        facts = self._servers.pop(name, _Server()).facts
-        self._servers[name] = _Server(before=(at, facts) if facts else None)
-
-    def take_restart_changes(self, name: str, at: float) -> tuple[str, ...]:
-        """Return what a restart changed in the setup of a backend; each fact once, when it is known again."""
-        server = self._servers.get(name)
-        if server is None or server.before is None:
-            return ()
-        (restarted_at, before), now = server.before, self.of(name).facts
-        if at - restarted_at < _FRESH_S:
-            return ()
-        is_settled = at - restarted_at >= _SETTLED_S
-        due_names = before.keys() if is_settled else before.keys() & now.keys() - _READ_EACH_MINUTE
-        left = {fact: value for fact, value in before.items() if fact not in due_names}
-        server.before = (restarted_at, left) if left else None
-        return tuple(changes({fact: before[fact] for fact in due_names}, now))
 
     def note(self, track: BackendTrack, process: Workload | None, when: Instant) -> None:
         """Update a backend's basis after a poll; `process` is its own, if a watched machine shows it."""
@@ -137,7 +110,6 @@ class YardstickBases:
             or when.at - server.made_at >= _AGAIN_S
         ):
             basis, server.made_at = self._make_basis(view, process), when.at
-            server.facts = basis.facts
         wall_at = when.wall.timestamp()
         # One judgement: what "slow-steps" finds slow is neither kept nor judged again.
         steady = None if track.slow_steps.seems_slow else track.steady

@@ -8,10 +8,9 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.engine import LaneSample, PrefixCache
 from sparktop.model.event import Finding
 from sparktop.model.instant import Instant
-from sparktop.model.node import EngineSetup, MachineSetup, ModelWeights, NodeIdentity
+from sparktop.model.node import ModelWeights
 from sparktop.model.snapshot import Kept
 from sparktop.model.yardsticks import FLAGS, PublishedRates
 from sparktop.panels.board.scene import Scene
@@ -19,10 +18,8 @@ from sparktop.panels.parts.text import row_text
 from sparktop.recording.records import call_of, record_of
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
-from sparktop.store.sources import SourceKey
 from sparktop.store.store import Call, Change
 from tests.findings.yardsticks import Server, Setup
-from tests.store.conftest import START, World, observe, page
 
 TABLE = PublishedRates("t: one", "org/M", "vllm", "gb10", levels=((4, 200.0),))
 
@@ -157,56 +154,3 @@ def test_what_files_hold_is_recorded() -> None:
     assert again.bests[0].step_ms == pytest.approx(setup.bests[0].step_ms)
     assert played.run(120, 4) is played
     assert "% of the best published rate" in compared(played).line
-
-
-def test_a_restart_with_another_setup_names_what_changed() -> None:
-    """Options and version, once all is known again; a restart without a change is no such event."""
-    server = server_of_now()
-    server.run(60, 4)
-    server.start(Setup())
-    server.run(60, 4)
-    server.start(Setup(version="0.32.0", flags="--no-enable-prefix-caching,--max-num-seqs 2"))
-    server.run(60, 4)
-    (event,) = (event for event in server.store.snapshot().events if event.kind == "setup")
-    changed = "with --max-num-seqs 2, with --no-enable-prefix-caching, version 0.31.0 → 0.32.0"
-    assert event.message == f"restarted with another setup: {changed}"
-
-
-def test_a_page_alone_says_that_the_prefix_cache_went_off() -> None:
-    """Where no machine is watched, of the setup only what the page reports is compared."""
-    world = World()
-    for start_time, on in ((1.0, True), (500.0, False)):
-        for at in range(20):
-            lane = LaneSample(
-                "0",
-                running=1.0,
-                waiting=0.0,
-                generation_tokens=10.0 * at,
-                prompt_tokens=100.0,
-                prefix_cache_queries=100.0,
-                prefix_cache_hits=0.0,
-                ttft=observe([0.1]),
-            )
-            sample = page(START + start_time + at, lane, start_time=start_time)
-            world.feed(replace(sample, prefix_cache=PrefixCache(on=on)))
-    (event,) = (event for event in world.snapshot().events if event.kind == "setup")
-    assert event.message == "restarted with another setup: prefix cache on → off"
-
-
-def test_an_image_is_compared_once_its_machine_was_read_again() -> None:
-    """Machines read once a minute what processes have loaded: before, the image is the old process's."""
-    server = server_of_now()
-    key, machine = SourceKey.node("n"), NodeIdentity(os="Ubuntu 24.04", boot_id="x")
-
-    def loaded(image: str) -> NodeIdentity:
-        return replace(machine, setup=MachineSetup(engines=(EngineSetup(7, image=image),)))
-
-    server.store.identify(key, loaded("a1"))
-    server.run(60, 4)
-    server.start(Setup())
-    server.store.identify(key, loaded("a1"))
-    server.run(40, 4)
-    server.store.identify(key, loaded("b2"))
-    server.run(60, 4)
-    (event,) = (event for event in server.store.snapshot().events if event.kind == "setup")
-    assert event.message == "restarted with another setup: image a1 → b2"
