@@ -231,8 +231,6 @@ def is_warm(starts: list[PastStart], boot_id: str | None) -> bool:
 
 
 STUCK = "start-stuck"
-UNSEEN_S = 1800.0
-"""A start whose process is not visible is said to be unknown after so many seconds."""
 _LONGER = 1.2
 """A phase is judged once it lasts so many times as long as in the last start."""
 _MEMORY_BYTES, _READ_BYTES, _CACHE_BYTES = 8 << 20, 4 << 20, 32 << 20
@@ -312,11 +310,6 @@ class StartStallRule:
             self._pid, self._moved_at = loading.pid, now.at
             self._earlier, self._machines = {}, {}
         if loading.phase is None or loading.pid is None:
-            seconds = now.at - self._moved_at
-            if seconds >= UNSEEN_S:
-                yield _unknown_finding(
-                    view.name, seconds, "it has loaded", "neither its process nor its machine is seen"
-                )
             return
         moved = [self._moves(now.nodes.get(name), view, loading) for name in view.nodes]
         if any(moved):

@@ -122,10 +122,6 @@ def beside(
             ),
         ),
         (
-            beside(32768, (18.0, 19.0), (700.0, 702.0), (3520.0, 3800.0)),
-            "mean ITL of short requests goes from 18.5 to 701.0 ms while 32k prompts arrive (36 to 39 ×)",
-        ),
-        (
             beside(32768, (30.0, 32.0), (31.0, 33.0)).model_copy(update={"significant": False}),
             "no clear difference in mean ITL of short requests while 32k prompts arrive (31.0 and 32.0 ms)",
         ),
