@@ -33,8 +33,6 @@ _WIDE = ("BF16", "F16")
 """Types that are quantised as they are loaded."""
 
 
-_ATTACHED_MOUNT = re.compile(r"-v(?=[/~.])")
-"""`docker run -v` with its value in the same word."""
 _HUB_IN_IMAGE = "/root/.cache/huggingface/hub"
 """Hugging Face's cache in an image whose user is root, as in vLLM's."""
 
@@ -179,8 +177,7 @@ def _places(
 
 def _mounts(words: Sequence[str]) -> Iterator[tuple[Path, str]]:
     """Yield (folder here, folder in the container) of each mount of a `docker run`."""
-    arguments = [part for word in words for part in _ATTACHED_MOUNT.sub("-v\0", word).split("\0")]
-    for name, value in options_of(arguments):
+    for name, value in options_of(words):
         here, _, inside = value.partition(":")
         if name == "--mount":
             parts = dict(part.partition("=")[::2] for part in value.split(","))

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.event import Severity
 from sparktop.model.text import clean
 from sparktop.moments.happened import (
     Line,
-    Moved,
     compare_minutes,
     pivot,
     weightiest,
@@ -20,7 +17,6 @@ from sparktop.moments.moment import AROUND_S, Moment, moment_of
 from sparktop.panels.parts.figures import (
     SEVERITY_SIGNS,
     ViewSection,
-    figure,
     label,
     sentence_rows,
     severity_role,
@@ -36,8 +32,6 @@ _LATER = timedelta(seconds=AROUND_S + 1)
 """From the moment to the last picture that belongs to the minute after it."""
 _LONG = 400
 """Characters at which a sentence of the page is cut."""
-_MOST_CELLS = 24
-"""Widest name of a figure, or of a server or machine, in the table."""
 
 
 def moment_around(past: Past, at: datetime) -> Moment | None:
@@ -62,7 +56,8 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     changes = "; ".join(parts) or "nothing changed by more than its scatter"
     near = "" if _clock(dividing_at) == _clock(at) else f", the main event near {_clock(at)}"
     title = f"the minute before and after {_clock(dividing_at)}{near}"
-    figures = list(_moved_rows(moved, inner)) or [[label(line)] for line in wrap_sentence(why_none, inner)]
+    figures = [fit_row([(change.words(change.subject), "text")], inner) for change in moved]
+    figures += [[label(line)] for line in wrap_sentence(why_none, inner)]
     listed = [row for line in lines for row in _line_rows(line, inner)]
     listed += [[label(line)] for line in wrap_sentence(remark, inner)]
     span = f"{_clock(moment.start)} to {_clock(moment.end)}"
@@ -88,19 +83,6 @@ def happened_frame(rows: list[Row], width: int, height: int) -> list[Row]:
 
 def _clock(time: datetime) -> str:
     return f"{time.astimezone():%H:%M:%S}"
-
-
-def _moved_rows(moved: tuple[Moved, ...], width: int) -> Iterator[Row]:
-    """Yield a row for each figure: its name, whose it is, before, after, and the change."""
-    cells = [(change.title, change.subject, change.before, change.after, change.change) for change in moved]
-    if not cells:
-        return
-    widths = (min(_MOST_CELLS, max(map(cell_width, column))) for column in zip(*cells, strict=True))
-    title_w, subject_w, before_w, after_w, share_w = widths
-    for title, subject, before, after, share in cells:
-        row: Row = [label(fit(title, title_w)), (f"  {fit(subject, subject_w)}  ", "text")]
-        row += [figure(fit(before, before_w, "right")), label(" → "), figure(fit(after, after_w, "right"))]
-        yield fit_row([*row, (f"  {fit(share, share_w, 'right')}", "title")], width)
 
 
 def _line_rows(line: Line, width: int) -> list[Row]:

@@ -5,11 +5,9 @@ A setup is what may change the rate: versions, flags, firmware. A step is a pass
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.machines_compared import process_of
@@ -35,21 +33,10 @@ from sparktop.model.yardsticks import (
 from sparktop.store.backend import BackendTrack
 from sparktop.store.node import NodeTrack
 
-_AGAIN_S = 5.0
-"""Seconds after which a backend's setup is determined again: it changes with a start, or not at all."""
 _BETTER = 0.005
 """Share by which a best must be beaten to be replaced: else it is the same."""
 _FROM_CONFIGURATION = "the configuration"
 _Key = tuple[str, str, str]
-
-
-class _Server(Struct):
-    """What is known of one backend."""
-
-    basis: YardstickBasis | None = None
-    """As of its newest poll; None until its model is known."""
-    made_at: float = -math.inf
-    busy_since: float | None = None
 
 
 class YardstickBases:
@@ -60,7 +47,9 @@ class YardstickBases:
         self._nodes, self._models = nodes, models
         self._setups: dict[_Key, list[PastSetup]] = {}
         self._published: tuple[PublishedRates, ...] = ()
-        self._servers: dict[str, _Server] = {}
+        self._bases: dict[str, YardstickBasis] = {}
+        """As of the newest poll of each backend whose model is known."""
+        self._busy_since: dict[str, float] = {}
         self._changed: set[_Key] = set()
         self.wanted: set[_Key] = set()
         """The keys of servers of which files may know more."""
@@ -72,8 +61,6 @@ class YardstickBases:
                 self._keep_best(replace(setup, bests=()), best)
         by_source = {rates.source: rates for rates in (*self._published, *published)}
         self._published = tuple(by_source.values())
-        for server in self._servers.values():
-            server.basis = None
 
     def take_changed(self) -> tuple[PastSetup, ...]:
         """Return the setups of all servers whose bests changed since the last call."""
@@ -86,30 +73,24 @@ class YardstickBases:
 
     def of(self, name: str) -> YardstickBasis:
         """Return the basis of a backend's yardsticks, as of its newest poll."""
-        return self._servers.get(name, _Server()).basis or YardstickBasis()
+        return self._bases.get(name) or YardstickBasis()
 
     def forget(self, name: str) -> None:
         """Forget a backend that restarted, is another server now, or is not watched; its setups stay."""
-        self._servers.pop(name, None)
+        self._bases.pop(name, None)
+        self._busy_since.pop(name, None)
 
     def note(self, track: BackendTrack, process: Workload | None, when: Instant) -> None:
         """Update a backend's basis after a poll; `process` is its own, if a watched machine shows it."""
-        view = track.view
+        view, name = track.view, track.target.name
         key = (_address(view.url), view.engine or "", view.model or "")
-        server = self._servers.setdefault(track.target.name, _Server())
         if view.model is None:
-            server.basis = None
+            self._bases.pop(name, None)
             return
         self.wanted.add(key)
-        if view.running and server.busy_since is None:
-            server.busy_since = when.at
-        basis = server.basis
-        if (
-            basis is None
-            or basis.facts.get(ENGINE_VERSION) != (view.version or None)  # it is known a poll later
-            or when.at - server.made_at >= _AGAIN_S
-        ):
-            basis, server.made_at = self._make_basis(view, process), when.at
+        if view.running:
+            self._busy_since.setdefault(name, when.at)
+        basis = self._make_basis(view, process)
         wall_at = when.wall.timestamp()
         # One judgement: what "slow-steps" finds slow is neither kept nor judged again.
         steady = None if track.slow_steps.seems_slow else track.steady
@@ -117,8 +98,8 @@ class YardstickBases:
             PastSetup(*key, basis.facts, wall_at), replace(steady, at=wall_at)
         ):
             self._changed.add(key)
-        busy_s = 0.0 if server.busy_since is None or not view.running else when.at - server.busy_since
-        server.basis = replace(basis, setups=self.setups(key), steady=steady, busy_s=busy_s)
+        busy_s = when.at - self._busy_since[name] if view.running else 0.0
+        self._bases[name] = replace(basis, setups=self.setups(key), steady=steady, busy_s=busy_s)
 
     def _make_basis(self, view: BackendView, server: Workload | None) -> YardstickBasis:
         """Return the basis as far as it follows from a backend's setup, weights and machines."""

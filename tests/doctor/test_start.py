@@ -214,7 +214,6 @@ def test_weights_in_the_cache_and_in_a_mounted_folder(tmp_path: Path) -> None:
     "mount",
     [
         "-v={0}/hub:/models:ro",
-        "-v{0}/hub:/models",
         "--volume {0}/hub:/models",
         "--volume={0}/hub:/models:ro",
         "--mount type=bind,source={0}/hub,target=/models,readonly",
