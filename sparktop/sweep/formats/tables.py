@@ -478,6 +478,7 @@ TABLES: Sequence[Columns] = (
         (
             *(_latency("ttft_ms", part) for part in ("mean", "p50", "p90", "p99")),
             _latency("itl_ms", "mean"),
+            _part("beside", "ITL beside", "mean_itl_ms", "{:,.1f}"),
             _latency("e2e_ms", "mean"),
             _latency("e2e_ms", "p90"),
         ),

@@ -1070,6 +1070,11 @@ class BesideResult(Part):
     change_percent: tuple[Number, Number] | None = None
     """95 % interval of the change by the long prompts; None for single runs."""
 
+    @property
+    def mean_itl_ms(self) -> float | None:
+        """Mean over the runs of `itl_runs_ms`; None without any."""
+        return fmean(self.itl_runs_ms) if self.itl_runs_ms else None
+
 
 class LevelResult(AxisPart):
     """The result of one target at one point of the axis and prompt length."""

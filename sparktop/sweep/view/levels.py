@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import repeat
-from statistics import fmean
 from typing import Any
 
 from msgspec.structs import replace
@@ -259,7 +258,6 @@ def result_rows(
 
 def _result_row(key: Level, level: LevelResult, unfinished: set[Level]) -> ResultRow:
     loop, requests = level.open_loop, level.requests
-    beside_runs = () if level.beside is None else level.beside.itl_runs_ms
     ttft = level.ttft_ms if loop is None else level.ttft_due_ms
     return ResultRow(
         key=key,
@@ -271,7 +269,7 @@ def _result_row(key: Level, level: LevelResult, unfinished: set[Level]) -> Resul
         ttft_growth=None if loop is None else loop.ttft_growth,
         stream_p50_tps=None if level.stream_tps is None else level.stream_tps.p50,
         spec_accept_percent=None if level.server is None else level.server.spec_accept_percent,
-        beside_itl_ms=fmean(beside_runs) if beside_runs else None,
+        beside_itl_ms=None if level.beside is None else level.beside.mean_itl_ms,
         runs=level.runs,
         ok=requests.ok,
         failed=requests.failed,

@@ -513,16 +513,27 @@ def beside_words(level: LevelResult) -> str:
     length = short if short.endswith("k") else f"{beside.prompt_tokens:,}-token"
     while_they = f"while {length} prompts arrive"
     what = "mean ITL of short requests"
-    if not beside.alone_itl_runs_ms or not beside.itl_runs_ms:
+    if not beside.alone_itl_runs_ms or beside.mean_itl_ms is None:
         return f"{what} {while_they} is unknown: too few tokens came"
-    rate_before, rate_after = (
-        METRICS["itl_ms"].text(fmean(runs)) for runs in (beside.alone_itl_runs_ms, beside.itl_runs_ms)
+    rate_before, rate_after = map(
+        METRICS["itl_ms"].text, (fmean(beside.alone_itl_runs_ms), beside.mean_itl_ms)
     )
     if beside.significant is False:
         return f"{NO_DIFFERENCE} in {what} {while_they} ({rate_before} and {rate_after} ms)"
-    ends = beside.change_percent
-    change_text = " to ".join(whole_percent_change(end or 0.0) for end in ends) if ends else NOT_TESTED
+    change_text = NOT_TESTED if beside.change_percent is None else _change_words(beside.change_percent)
     return f"{what} goes from {rate_before} to {rate_after} ms {while_they} ({change_text})"
+
+
+_MANIFOLD_PERCENT = 900.0
+"""Change from which on "38 to 39 ×" reads better than a percentage."""
+
+
+def _change_words(ends: tuple[float | None, float | None]) -> str:
+    """Return the two ends of a relative change: "+140 % to +202 %"; of a large one how many times as much."""
+    percents = [end or 0.0 for end in ends]
+    if min(percents) < _MANIFOLD_PERCENT:
+        return " to ".join(dict.fromkeys(map(whole_percent_change, percents)))
+    return " to ".join(dict.fromkeys(f"{1 + percent / 100:.0f}" for percent in percents)) + " ×"
 
 
 def texts_sentence(targets: Sequence[TargetResult], name: Callable[[str], str]) -> str | None:

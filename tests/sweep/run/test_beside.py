@@ -12,6 +12,7 @@ from sparktop.demo.scenario import Scenario
 from sparktop.errors import UsageError
 from sparktop.model.load import Level, LoadMode, concurrency_point
 from sparktop.model.targets import SweepSpec
+from sparktop.panels.sweep.table import columns_for
 from sparktop.simulation.calibration import SOLO
 from sparktop.sweep.formats.exports import to_csv
 from sparktop.sweep.formats.report import sweep_markdown
@@ -23,9 +24,10 @@ from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import BesideResult, LevelResult, Requests, SweepResult
 from sparktop.sweep.run.level import beside_result, beside_tokens
 from sparktop.sweep.run.validity import LevelFacts, judge
+from sparktop.sweep.view.result import stored_source
 from sparktop.sweep.view.words import beside_words, headline
 from stage.sweep import RehearsedSweep
-from tests.sweep.made_results import request
+from tests.sweep.made_results import made_level, made_sweep, request
 from tests.sweep.watched_servers import QUICK, watched
 
 
@@ -122,6 +124,10 @@ def beside(
             ),
         ),
         (
+            beside(32768, (18.0, 19.0), (700.0, 702.0), (3520.0, 3800.0)),
+            "mean ITL of short requests goes from 18.5 to 701.0 ms while 32k prompts arrive (36 to 39 ×)",
+        ),
+        (
             beside(32768, (30.0, 32.0), (31.0, 33.0)).model_copy(update={"significant": False}),
             "no clear difference in mean ITL of short requests while 32k prompts arrive (31.0 and 32.0 ms)",
         ),
@@ -164,6 +170,19 @@ def test_short_requests_that_fail_beside_long_prompts_are_a_warning() -> None:
     plan = make_plan(find_preset("interference"), (SweepTarget("a", "http://a"),))
     said = [mark.message for mark in judge(plan, level, LevelFacts()) if "failed" in mark.message]
     assert said == ["2 of 5 requests failed while long prompts arrived (timeout 2)"]
+
+
+def test_the_table_has_the_gap_while_long_prompts_arrive() -> None:
+    """A column of its own in reports and on the screen; without long prompts there is none."""
+    beside = BesideResult(prompt_tokens=32768, itl_runs_ms=(83.0, 85.0))
+    for found, is_shown in ((beside, True), (None, False)):
+        level = made_level().model_copy(update={"beside": found})
+        result = made_sweep(("a", (level,)))
+        assert ("| ITL beside |" in sweep_markdown(result)) is is_shown
+        view = stored_source(result).view()
+        table = {column.heading: column for column in columns_for(view, 110)}
+        assert ("ITL beside" in table) is is_shown
+        assert not is_shown or table["ITL beside"].text(view.rows[0]).strip() == "84.0 ms"
 
 
 def test_long_prompts_fit_into_the_context() -> None:
