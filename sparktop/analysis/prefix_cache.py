@@ -170,7 +170,9 @@ class PrefixCacheRule:
         cache, block = use.cache, use.cache.block_tokens
         grows, evicted = self._turns is not None, self._evicted()
         count, tokens, asked, cached = total
-        short_percent = self._shorter_percent(use.lengths, block) or 0.0
+        # A draft head (MTP, EAGLE) needs the last block's hidden states: vLLM drops the last block found.
+        needed = block and (1 if view.spec_accepted_per_draft is None else 2) * block
+        short_percent = self._shorter_percent(use.lengths, needed) or 0.0
         reasons = {
             "it is off": not cache.on,
             "a block exceeds the context": block and view.max_model_len and block > view.max_model_len,
@@ -182,19 +184,24 @@ class PrefixCacheRule:
         }
         case = next(case for case, holds in reasons.items() if holds)
         sure, line = _CASES[case]
+        if case == "prompts fill no block" and needed != block:
+            sure = Sure.LIKELY
         found = f"{cached:,.0f} of {asked:,.0f} prompt tokens"
         known = {
             "FOUND": found,
             "HITS": f"prefix cache {'hardly' if cached else 'never'} hits: {found}",
             "ASKED": f"{asked:,.0f}",
             "BLOCK": f"{block or 0:,}",
+            "LEAST": f"{needed or 0:,}",
             "OPTION": _option(view, cache),
         }
         least = "at least " if use.prompts is None else ""
         evidence = {"looked up": f"{asked:,.0f} tokens of {least}{count:,.0f} prompts {since}"}
         if block is not None:
             cannot = f", {short_percent:.0f} % cannot fill it" if short_percent else ""
-            evidence["block"] = f"{block:,} tokens; prompts have {tokens / count:,.0f} on average{cannot}"
+            twice = "; with a draft head two are needed" if needed != block else ""
+            mean = f"prompts have {tokens / count:,.0f} on average"
+            evidence["block"] = f"{block:,} tokens; {mean}{cannot}{twice}"
         if cache.states is not None:
             evidence["hybrid model"] = f"mamba cache mode {cache.states}: hits only where a state was kept"
         evidence["turns"] = (
@@ -226,16 +233,16 @@ class PrefixCacheRule:
             },
         )
 
-    def _shorter_percent(self, lengths: Histogram | None, block: int | None) -> float | None:
-        """Return the least share of the prompts that are shorter than a block; None if unknown."""
+    def _shorter_percent(self, lengths: Histogram | None, needed: int | None) -> float | None:
+        """Return the least share of the prompts that are shorter than what can be found; None if unknown."""
         singles = self._singles()
-        if block is None:
+        if needed is None:
             return None
         if len(singles) >= LEAST_PROMPTS:
-            return 100.0 * sum(tokens < block for tokens in singles) / len(singles)
+            return 100.0 * sum(tokens < needed for tokens in singles) / len(singles)
         if lengths is None or not lengths.count:
             return None
-        within = [at for bound, at in zip(lengths.bounds, lengths.cumulative, strict=True) if bound < block]
+        within = [at for bound, at in zip(lengths.bounds, lengths.cumulative, strict=True) if bound < needed]
         return 100.0 * (within[-1] if within else 0.0) / lengths.count
 
     def _evicted(self) -> str:

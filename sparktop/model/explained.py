@@ -292,7 +292,7 @@ FINDINGS: Mapping[str, Explained] = {
         remedies={
             "it is off": f"{_IF_REPEATED}: {{OPTION}}",
             "a block exceeds the context": "--max-model-len above {BLOCK}, or smaller blocks ({OPTION})",
-            "prompts fill no block": "only {BLOCK} tokens or more can be found: smaller blocks ({OPTION})",
+            "prompts fill no block": "only {LEAST} tokens or more can be found: smaller blocks ({OPTION})",
             "evicted": "more memory for the KV cache, or fewer conversations at once",
             "turns that find nothing": _SEND_TWICE,
             "the same of llama.cpp": "send one prompt twice: if the second hits, first tokens change, or "
