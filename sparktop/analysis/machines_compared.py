@@ -395,25 +395,17 @@ def _libraries(processes: Mapping[str, EngineSetup]) -> dict[str, str]:
 def _difference(
     group: MachineGroup, fact: Fact, values: Mapping[str, str]
 ) -> Iterator[tuple[set[str], Finding]]:
-    """Yield the machines whose value is not the usual one; with two machines, or no majority, all values."""
-    count = Counter(values.values())
-    if len(count) < 2:  # noqa: PLR2004 - one value is no difference
+    """Yield the machines without the most common value, all if there is none; that value stands first."""
+    ranked = Counter(values.values()).most_common()
+    if not ranked[1:]:
         return
-    (usual, most), (_, second_count) = count.most_common(2)
-    by_name = {view.name: view for view in group.machines}
-    if most > second_count:
-        for value in dict.fromkeys(values.values()):
-            odd = [name for name, other in values.items() if other == value]
-            if value != usual:
-                line = f"{fact.title} {value} on {_names(odd)}, {usual} on the other{'s' if most > 1 else ''}"
-                # Where several values differ from the usual one, each has a key of its own.
-                own = fact if len(count) == 2 else fact._replace(key=f"{fact.key}/{odd[0]}")  # noqa: PLR2004 - as above
-                yield set(odd), _finding(group, by_name[odd[0]], own, line)
-        return
-    names_by_value = {value: [name for name in values if values[name] == value] for value in count}
-    listed = "; ".join(f"{value} on {_names(names)}" for value, names in names_by_value.items())
+    (usual, most), (_, second_count) = ranked[:2]
+    odd = [name for name, value in values.items() if value != usual or most == second_count]
+    names_of = {value: [name for name in values if values[name] == value] for value, _ in ranked}
+    listed = "; ".join(f"{value} on {_names(names)}" for value, names in names_of.items())
     line = f"{fact.title} differ{'' if fact.key in _PLURAL else 's'}: {listed}"
-    yield set(values), _finding(group, by_name[list(values)[-1]], fact, line)
+    view = next(view for view in group.machines if view.name == odd[-1])
+    yield set(odd), _finding(group, view, fact, line)
 
 
 def _names(names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ prompt can fill a block. Figures: vLLM's `KVCacheManager.get_computed_blocks` (h
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import comb
 from operator import sub
 from typing import NamedTuple
@@ -47,18 +47,6 @@ _CHANCE = 1e-4
 """Chance that as many prompts grow, rather than shrink, if their lengths have no order."""
 _FULL_PERCENT = 90.0
 """KV cache usage from which on a prefix is likely evicted before its next turn."""
-
-
-_CASES: Mapping[str, tuple[Sure, str]] = {
-    "it is off": (Sure.KNOWN, "prefix cache is off: {ASKED} prompt tokens computed"),
-    "a block exceeds the context": (Sure.KNOWN, "{HITS}, a block has {BLOCK}"),
-    "prompts fill no block": (Sure.KNOWN, "{HITS}, a block has {BLOCK}"),
-    "evicted": (Sure.LIKELY, "{HITS}: evicted"),
-    "turns that find nothing": (Sure.LIKELY, "{HITS}"),
-    "the same of llama.cpp": (Sure.LIKELY, "{HITS}"),
-    "repetition unknown": (Sure.UNKNOWN, "prefix cache: {FOUND} found; whether they repeat is unknown"),
-}
-"""How sure each case of the advice is, and its line."""
 
 
 class _Counts(NamedTuple):
@@ -173,28 +161,24 @@ class PrefixCacheRule:
         # A draft head (MTP, EAGLE) needs the last block's hidden states: vLLM drops the last block found.
         needed = block and (1 if view.spec_accepted_per_draft is None else 2) * block
         short_percent = self._shorter_percent(use.lengths, needed) or 0.0
-        reasons = {
-            "it is off": not cache.on,
-            "a block exceeds the context": block and view.max_model_len and block > view.max_model_len,
-            "prompts fill no block": short_percent >= _MOSTLY_PERCENT,
-            "evicted": grows and evicted,
-            "turns that find nothing": grows and use.prompts is not None,
-            "the same of llama.cpp": grows,
-            "repetition unknown": True,
-        }
-        case = next(case for case, holds in reasons.items() if holds)
-        sure, line = _CASES[case]
-        if case == "prompts fill no block" and needed != block:
-            sure = Sure.LIKELY
         found = f"{cached:,.0f} of {asked:,.0f} prompt tokens"
-        known = {
-            "FOUND": found,
-            "HITS": f"prefix cache {'hardly' if cached else 'never'} hits: {found}",
-            "ASKED": f"{asked:,.0f}",
-            "BLOCK": f"{block or 0:,}",
-            "LEAST": f"{needed or 0:,}",
-            "OPTION": _option(view, cache),
-        }
+        hits = f"prefix cache {'hardly' if cached else 'never'} hits: {found}"
+        below, repeat = f"{hits}, a block has {block or 0:,}", "whether they repeat is unknown"
+        is_above_context = bool(block and view.max_model_len and block > view.max_model_len)
+        fills_none = short_percent >= _MOSTLY_PERCENT
+        one_block = Sure.KNOWN if needed == block else Sure.LIKELY
+        off = f"prefix cache is off: {asked:,.0f} prompt tokens computed"
+        cases = (  # the first that holds: its advice, how sure it is, its line
+            (not cache.on, "it is off", Sure.KNOWN, off),
+            (is_above_context, "a block exceeds the context", Sure.KNOWN, below),
+            (fills_none, "prompts fill no block", one_block, below),
+            (grows and bool(evicted), "evicted", Sure.LIKELY, f"{hits}: evicted"),
+            (grows and use.prompts is not None, "turns that find nothing", Sure.LIKELY, hits),
+            (grows, "the same of llama.cpp", Sure.LIKELY, hits),
+            (True, "repetition unknown", Sure.UNKNOWN, f"prefix cache: {found} found; {repeat}"),
+        )
+        case, sure, line = next(case[1:] for case in cases if case[0])
+        known = {"BLOCK": f"{block or 0:,}", "LEAST": f"{needed or 0:,}", "OPTION": _option(view, cache)}
         least = "at least " if use.prompts is None else ""
         evidence = {"looked up": f"{asked:,.0f} tokens of {least}{count:,.0f} prompts {since}"}
         if block is not None:
@@ -217,7 +201,7 @@ class PrefixCacheRule:
         return Finding(
             KIND,
             view.name,
-            line.format_map(known),
+            line,
             fix=FINDINGS[KIND].advice(case, **known),
             sure=sure,
             severity=severity if grows else None,

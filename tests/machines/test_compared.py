@@ -28,7 +28,9 @@ EXPECTED = {
     "no-rdma": [],
     "no-permission": [],
     "container": [],
-    "four": ["kernel 6.14.0-1017-nvidia on spark-3, 6.14.0-1013-nvidia on the others"],
+    "four": [
+        "kernel differs: 6.14.0-1013-nvidia on spark-1, spark-2, spark-4; 6.14.0-1017-nvidia on spark-3"
+    ],
 }
 
 
