@@ -342,14 +342,6 @@ def differences_of(group: MachineGroup) -> Iterator[tuple[set[str], Finding]]:
     for fact, values in _compared(group):
         if one_maker or not fact.by_maker:
             yield from _difference(group, fact, values)
-    if group.engine is None or _variables(_processes(group, group.engine)):
-        return
-    # It cannot be read whether an index is set, which would have to fit all tables.
-    tables = _known(group, _ipv4_indexes)
-    if len({index for text in tables.values() for index in text.split(", ")}) > 1:
-        shown = "; ".join(f"{text} on {name}" for name, text in list(tables.items())[:4])
-        line = f"GID of {_IPV4}: {shown}; whether NCCL_IB_GID_INDEX is set is unknown"
-        yield set(tables), _finding(group, None, _TABLES, line)
 
 
 def alike_in(group: MachineGroup) -> list[str]:
@@ -437,7 +429,6 @@ _SUBNET = Fact("subnet", "subnets", sure=Sure.LIKELY)
 _MEMLOCK = Fact("memlock", "memlock")
 _HCA = Fact("hca", "NCCL_IB_HCA")
 _GID = Fact("gid-index", "GID index")
-_TABLES = Fact("gid-table", "GID tables", severity=None, sure=Sure.UNKNOWN)
 _ROCE2, _IPV4, _ETHERNET = "RoCE v2", "RoCE v2 over IPv4", "Ethernet"
 _CUT, _MOST_HCAS, _GID_DIGITS = "…", 16, 3
 """At the end of a value that was too long to keep; devices of NCCL_IB_HCA that are looked up; most digits of
@@ -547,14 +538,6 @@ def _wrong_gid(view: NodeView, group: MachineGroup, variables: Mapping[str, str]
             other = next((f"; {at} is {usual}" for at, entry in rail.gids.items() if entry == usual), "")
             return f"GID index {index} of {rail.name} is {rail.gids.get(index, 'empty')}{other}"
     return None
-
-
-def _ipv4_indexes(view: NodeView) -> str | None:
-    """Return the first index of RoCE v2 over IPv4 in each table of GIDs of a machine, in words."""
-    tables = (rail.gids or {} for rail, _ in live_rails(view) if rail.link_layer == _ETHERNET)
-    return known_texts(
-        next((index for index, entry in table.items() if entry == _IPV4), None) for table in tables
-    )
 
 
 # Subnets and clocks, of which only several machines show whether they fit.

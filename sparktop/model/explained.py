@@ -320,7 +320,6 @@ FINDINGS: Mapping[str, Explained] = {
             "NCCL": "run the same container image, or install the same NCCL, on all machines",
             "a variable": "set it alike for all ranks",
             "memory limit": "start the containers with the same --memory",
-            "GID tables": "see that NCCL_IB_GID_INDEX fits on all",
             "subnets": "give both ends of a cable one subnet",
             "clocks": "start time synchronisation there: timedatectl set-ntp true",
             "SM clock": "check power adapter, cooling and clock limits there",
