@@ -321,14 +321,13 @@ class StartStallRule:
             return
         machines = [self._machines[name] for name in view.nodes if name in self._machines]
         ranks = 1 if about is None else about.asks.ranks
-        if not all(machine.sample.gpus for machine in machines):
-            why = "a machine whose GPU is not seen"
-            yield _unknown_finding(view.name, seconds, f"{loading.phase}: nothing moved", why)
-        elif ranks > sum(len(machine.sample.gpus) for machine in machines):
-            why = f"a machine of its {ranks} ranks is not watched"
-            yield _unknown_finding(view.name, seconds, f"{loading.phase}: nothing moved here", why)
-        else:
+        gpus = [len(machine.sample.gpus) for machine in machines]
+        if all(gpus) and ranks <= sum(gpus):
             yield _finding(view, loading, machines, seconds, past_s)
+            return
+        line = f"{loading.phase}: nothing moved here for {seconds / 60:.0f} min, unknown if it hangs"
+        why = (("unknown", f"{sum(gpus)} GPUs are seen, its ranks: {ranks}"),)
+        yield Finding(STUCK, view.name, line, sure=Sure.UNKNOWN, evidence=why, values={"still_s": seconds})
 
     def _moves(self, node: NodeView | None, view: BackendView, loading: Loading) -> bool:
         """Return whether something moves on a machine, or that cannot be seen; keep what it shows."""
@@ -381,13 +380,6 @@ def _quiet_below_w(gpu: GpuReading, sample: NodeSample) -> float | None:
     if is_gb10(gpu, unified=sample.memory.unified):
         return GB10_POWER_W[0]
     return math.inf if gpu.utilization_percent == 0 else None
-
-
-def _unknown_finding(name: str, seconds: float, what: str, why: str) -> Finding:
-    line = f"{what} for {seconds / 60:.0f} min, unknown if it hangs"
-    return Finding(
-        STUCK, name, line, sure=Sure.UNKNOWN, evidence=(("unknown", why),), values={"still_s": seconds}
-    )
 
 
 def _finding(

@@ -41,4 +41,4 @@ def test_without_a_gpu_in_sight_it_is_unknown() -> None:
     """Nothing is claimed of a GPU that no reader sees, and no alert is raised."""
     found = play(seeded(1), blocked, phase="GPU context", gpus="unseen")
     assert {(one.sure, one.severity) for one in found} == {(Sure.UNKNOWN, None)}
-    assert found[-1].evidence == (("unknown", "a machine whose GPU is not seen"),)
+    assert found[-1].evidence == (("unknown", "0 GPUs are seen, its ranks: 1"),)
