@@ -1046,7 +1046,9 @@ def beside_result(
     ]
     gaps_ms = _gaps_ms(short, [(trace.start, trace.end) for trace in long if trace.ok])
     runs, alone_runs = _means(gaps_ms), _means(_gaps_ms(alone))
-    ratio = ratio_of(value_of(fmean(runs), runs), value_of(fmean(alone_runs), alone_runs)) if runs else None
+    ratio = None
+    if runs and alone_runs:
+        ratio = ratio_of(value_of(fmean(runs), runs), value_of(fmean(alone_runs), alone_runs))
     ends = None if ratio is None else ratio.ci95
     level_made = level_result(level, short, mode=mode)
     return BesideResult(

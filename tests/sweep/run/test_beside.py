@@ -161,6 +161,9 @@ def test_runs_that_are_alike_alone_and_beside_show_no_difference() -> None:
     found = beside_result(Level("a", concurrency_point(1), 100, 4), 32768, collect(alone), traces)
     assert found is not None
     assert (found.significant, found.arrived) == (False, 1)
+    found = beside_result(Level("a", concurrency_point(1), 100, 4), 32768, [], traces)
+    assert found is not None
+    assert (found.significant, found.alone_itl_runs_ms) == (None, ())
 
 
 def test_short_requests_that_fail_beside_long_prompts_are_a_warning() -> None:
