@@ -1,13 +1,13 @@
 """What happened in a span of time, in one list that fits a page, and which figures moved at one moment.
 
-What has one cause has one line: the beginning and the end of a condition, a condition that comes and goes,
-and the same at several servers at about the same time. Of more than fit, those of least weight are counted.
+The beginning and the end of a condition have one line, as has a condition that comes and goes. Of more than
+fit, those of least weight are counted.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from math import inf, isfinite, sqrt
 from operator import attrgetter
@@ -21,7 +21,6 @@ from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.figures import Figure
 from sparktop.model.judgement import whole_percent_change
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendState
-from sparktop.model.text import names_in_words
 from sparktop.moments.moment import (
     AROUND_S,
     BACKEND,
@@ -39,14 +38,12 @@ PAGE_LINES = 30
 """Lines of a page."""
 LEAST_SIDE_S = 20.0
 """Seconds that must be known before and after a moment to compare them."""
-_TOGETHER_S = 15.0
-"""The same within so many seconds at several servers has one cause."""
 _SAME_S = 2.0
 """Times that are at most so many seconds apart are those of one poll."""
 _SAID_S = 10.0
 """A change within so many seconds of an event on the same is that event."""
-_MOST_NAMES, _MOST_LABELS, _MOST_MOVED = 3, 6, 12
-"""Most subjects and labels of a line, and figures that are listed as moved."""
+_MOST_LABELS, _MOST_MOVED = 6, 12
+"""Most labels of what had no room, and figures that are listed as moved."""
 _LEAST_SHARE = 0.1
 """Smallest change of a mean, relative to the larger one, that is one."""
 _TIMES_FROM = 10.0
@@ -73,10 +70,10 @@ _STARTED = frozenset({"state changed", "restarted", "loaded"})
 
 
 class Line(Struct, frozen=True):
-    """Something that happened, perhaps several times, to one or several servers or machines."""
+    """Something that happened, perhaps several times, to a server or machine."""
 
     at: datetime
-    subjects: tuple[str, ...]
+    subject: str
     words: str
     label: str
     """What it is, without its figures: lines that have no room are counted by it."""
@@ -91,13 +88,6 @@ class Line(Struct, frozen=True):
     """Whether it may be why other things happen: a sweep, a restart, another model, version or setting."""
     began: datetime | None = None
     """When what ends here began, which an alert tells only after a while; None of other lines."""
-
-    @property
-    def subject(self) -> str:
-        """The names of the first servers or machines, and how many more there are."""
-        more = len(self.subjects) - _MOST_NAMES
-        names = self.subjects if more <= 0 else (*self.subjects[:_MOST_NAMES], f"{more} more")
-        return names_in_words(list(names))
 
     def words_at(self, when: datetime) -> str:
         """Return the words, and how long before or after `when` it began, if not then."""
@@ -153,7 +143,7 @@ def share_words(share: float) -> str:
 
 def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], str]:
     """Return (what happened in a span, in order of time, at most `most` lines; what had no room, or "")."""
-    lines = _join_subjects(_join_conditions(_lines_of_span(moment)))
+    lines = _join_conditions(_lines_of_span(moment))
     weighed = sorted(lines, key=lambda line: (-line.severity.rank, line.at))
     chosen, left_out = weighed[:most], weighed[most:]
     remark = ""
@@ -283,26 +273,24 @@ def _lines_of_span(moment: Moment) -> list[Line]:
             and not is_said(spell.start, spell.subject, *kinds)
         ):
             until = spell.end if spell.end < moment.end else None
-            lines.append(
-                Line(spell.start, (spell.subject,), f"verdict: {spell.word}", "verdict", until=until)
-            )
-    lines += [Line(at, ("mark",), word or "mark", "mark") for at, word in moment.marks]
+            lines.append(Line(spell.start, spell.subject, f"verdict: {spell.word}", "verdict", until=until))
+    lines += [Line(at, "mark", word or "mark", "mark") for at, word in moment.marks]
     lines += [
-        Line(sweep.start, (SWEEP,), sweep.words, SWEEP, until=sweep.end, is_cause=True)
+        Line(sweep.start, SWEEP, sweep.words, SWEEP, until=sweep.end, is_cause=True)
         for sweep in moment.sweeps
     ]
     lines += [
-        Line(start, ("recording",), "no readings", "no readings", Severity.WARNING, end)
+        Line(start, "recording", "no readings", "no readings", Severity.WARNING, end)
         for start, end in moment.readings.gaps
     ]
     lines.sort(key=attrgetter("at"))
-    started_at: dict[tuple[str, ...], datetime] = {}
+    started_at: dict[str, datetime] = {}
     for place in reversed(range(len(lines))):
         line = lines[place]
         if line.label == _LOADING:
-            lines[place] = replace(line, until=started_at.get(line.subjects))
+            lines[place] = replace(line, until=started_at.get(line.subject))
         if line.label in _STARTED:
-            started_at[line.subjects] = line.at
+            started_at[line.subject] = line.at
     return lines
 
 
@@ -312,7 +300,7 @@ def _event_line(event: Event) -> Line:
         label = _LOADING
     return Line(
         event.at,
-        (event.subject,),
+        event.subject,
         event.message,
         label,
         event.severity,
@@ -328,7 +316,7 @@ def _change_line(change: FactChange) -> Line:
     label = _LOADING if (change.what, change.after) == (STATE, _LOADING) else f"{change.what} changed"
     return Line(
         change.at,
-        (change.subject,),
+        change.subject,
         change.words,
         label,
         about=f"{change.subject}:{change.what}",
@@ -379,35 +367,3 @@ def _with_sequel(line: Line, sequel: Line) -> Line:
         phase=sequel.phase,
         count=line.count + sequel.count,
     )
-
-
-def _join_subjects(lines: Iterable[Line]) -> list[Line]:
-    """Join what began at several servers or machines within `_TOGETHER_S`, and ended at about the same time.
-
-    Where they began at different times, the words say how much later the last did.
-    """
-    joined: list[Line] = []
-    newest: dict[tuple[str, str, Severity], int] = {}
-    """Place in `joined` of the newest line of each kind."""
-    later_s: dict[int, float] = {}
-    """Seconds from the first beginning to the last, by place in `joined`."""
-    for line in lines:
-        key = (line.label, "" if line.phase else line.words, line.severity)
-        other = joined[newest[key]] if key in newest else line
-        after_s = (line.at - other.at).total_seconds()
-        ends_s = [(end - other.at).total_seconds() if end else inf for end in (other.until, line.until)]
-        near = after_s <= _TOGETHER_S and (ends_s[0] == ends_s[1] or abs(ends_s[0] - ends_s[1]) <= _SAME_S)
-        if other is line or line.about is None or not near or line.subjects[0] in other.subjects:
-            newest[key] = len(joined)
-            joined.append(line)
-            continue
-        later_s[newest[key]] = after_s
-        joined[newest[key]] = replace(
-            other, subjects=other.subjects + line.subjects, count=other.count + line.count
-        )
-    return [
-        replace(line, words=f"{line.words}; at {line.subjects[-1]} {later_s[place]:.0f} s later")
-        if later_s.get(place, 0.0) > _SAME_S
-        else line
-        for place, line in enumerate(joined)
-    ]

@@ -117,7 +117,7 @@ def test_everything_is_counted_on_one_page(count: int) -> None:
         every, nothing = what_happened(span, 10**9)
         assert nothing == ""
         assert sum(one.count for one in every) == count + len(changes)
-        assert {name for one in every for name in one.subjects} == {
+        assert {one.subject for one in every} == {
             *(one.subject for one in span.events),
             *(one.subject for one in changes),
         }
@@ -160,40 +160,17 @@ def test_a_report_that_is_asked_for_another_time_than_it_divides_says_so() -> No
     assert "Asked for" not in moment_report(found, "md", at=at(301))
 
 
-def test_what_began_at_several_servers_has_the_time_of_the_last_and_one_end() -> None:
-    """One line for both never hides that the second began 11 s later; another end is another line."""
-    begun = event(100, "preempting", "a", Phase.BEGIN), event(111, "preempting", "b", Phase.BEGIN)
-    lines, _ = what_happened(moment(*begun))
-    assert [(one.subject, one.words) for one in lines] == [("a and b", "preempting of a; at b 11 s later")]
-    ends = event(115, "preempting", "b", Phase.END, Severity.INFO, "ended after 4 s")
-    lines, _ = what_happened(moment(*begun, ends))
-    assert [(one.subject, one.until) for one in lines] == [("a", None), ("b", ends.at)]
-
-
-def test_changes_of_several_servers_share_a_line_only_if_they_are_the_same() -> None:
-    """No server is said to have changed as another one did."""
-    after = {"a": "slots", "b": "client", "c": "slots"}
-    changes = tuple(FactChange(at(100), name, "limited by", "router", word) for name, word in after.items())
-    lines, _ = what_happened(moment(changes=changes))
-    assert [(one.subject, one.words) for one in lines] == [
-        ("a and c", "limited by: router → slots"),
-        ("b", "limited by: router → client"),
-    ]
-
-
 def test_one_cause_has_one_line() -> None:
-    """Begin and end, a condition that comes and goes, the same at three servers: a line each."""
+    """Begin and end, a condition that comes and goes: a line each."""
     lines, _ = what_happened(
         moment(
             event(10, "kv-full", phase=Phase.BEGIN),
             event(70, "kv-full", phase=Phase.END, severity=Severity.INFO, message="ended after 60 s"),
-            *(event(100 + one, "unreachable", f"spark-{one}", Phase.BEGIN) for one in range(3)),
             *(event(200 + 20 * one, "swap-in", "b", list(Phase)[2 * (one % 2)]) for one in range(8)),
         )
     )
     assert [(one.subject, one.words, one.count) for one in lines] == [
         ("a", "kv-full of a; ended after 60 s", 2),
-        ("spark-0, spark-1 and spark-2", "unreachable of spark-0", 3),
         ("b", "swapping 4 times, last: swap-in of b; swap-in of b", 8),
     ]
     assert lines[0].until == at(70)
