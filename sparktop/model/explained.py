@@ -339,12 +339,10 @@ FINDINGS: Mapping[str, Explained] = {
         },
     ),
     "slow-link": Explained(
-        "for a minute (up to two where its machines are read seldom) steps take 1.3 times the server's own "
-        "best at this batch (also of earlier sessions), its GPUs are in use at their usual clock with 15 % "
-        "less power (a GB10: below 30 W), RDMA carries below 40 % of the negotiated rate, and what steps "
-        "take longer grows with their bytes; unknown while the batch does not vary. Without a best: a GB10 "
-        "below 30 W, and steps that take as long as their bytes at all batches, the largest of twice as many "
-        "requests",
+        "for a minute steps take 1.3 times the server's own best at this batch, its GPUs are in use at their "
+        "usual clock with 15 % less power (a GB10: below 30 W), RDMA carries below 40 % of the negotiated "
+        "rate, and what steps take longer grows with their bytes; unknown while the batch does not vary. "
+        "Without a best: a GB10 below 30 W, and steps that take as long as their bytes at all batches",
         remedies={
             "the link": "check the cables, PCIe lanes and error counters of the RDMA ports; look for other "
             "traffic on them",

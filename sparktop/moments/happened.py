@@ -56,8 +56,6 @@ _STATE_KINDS = ("state", "unreachable", "stuck", "blocked")
 """Kinds of events that say what a server's state became."""
 _NOTABLE = {"tok/s": 50.0, "": 2.0, "%": 20.0, "s": 0.05, "GiB": 4.0, "W": 20.0, "°C": 40.0, "MHz": 200.0}
 """By unit: the least mean that is worth the first place; 0 % to 3 % is no large change."""
-_SENTENCES = {"throttled_percent": "throttled {after} of the time (before: {before})"}
-"""By figure: its change in a sentence after the name of its server or machine."""
 SWEEP = "sweep"
 """Subject and label of a sweep."""
 _CAUSES = frozenset({"restarted", "engine", "engine-ended", "model", "setup", "boot"})
@@ -108,8 +106,6 @@ class Moved(Struct, frozen=True):
     """Difference / the larger of both means, with its sign; infinite for figures known on one side only."""
     factor: float = inf
     """The larger mean / the smaller one, where a mean below what is notable counts as that."""
-    sentence: str = ""
-    """The change in a sentence after the name; "" for its title."""
     difference: float | None = None
     """After - before, of a figure that has no percent of its own."""
     unit: str = ""
@@ -119,8 +115,6 @@ class Moved(Struct, frozen=True):
         """Return the change as text; `subject` is the name of its server or machine, as it is to be shown."""
         if not isfinite(self.share):
             return f"{subject} is {share_words(self.share)}"
-        if self.sentence:
-            return f"{subject} {self.sentence.format(before=self.before, after=self.after)}"
         return f"{self.title} of {subject} {self.before} → {self.after} ({self.change})"
 
     @property
@@ -240,10 +234,10 @@ def _moved(figure: Figure, name: str, before: Sequence[float], after: Sequence[f
         max(abs(mean), _NOTABLE.get(figure.unit, 0.0)) for mean in (mean_before, mean_after)
     )
     texts = figure_text(figure, mean_before), figure_text(figure, mean_after)
-    factor, sentence = larger / smaller if smaller else inf, _SENTENCES.get(figure.name, "")
+    factor = larger / smaller if smaller else inf
     unit = {"%": "points", "°C": "°C"}.get(figure.unit, "")
     apart = difference if unit else None
-    return [Moved(figure.title, name, *texts, difference / largest, factor, sentence, apart, unit)]
+    return [Moved(figure.title, name, *texts, difference / largest, factor, apart, unit)]
 
 
 def _lines_of_span(moment: Moment) -> list[Line]:

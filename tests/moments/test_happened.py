@@ -240,7 +240,7 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
     assert [one.words(one.subject) for one in moved] == [
         "Waiting of a 0.7 → 77.5 (111 ×)",
         "Generated tok/s of a 400 → 900 (+125 %)",
-        "n throttled 3.5 % of the time (before: 0 %)",
+        "Throttled of n 0 % → 3.5 % (+3.5 points)",
     ]
     last = "`a`: kv-full of a; Waiting of `a` 0.7 → 77.5 (111 ×)**"
     text = moment_report(found, "md", at=at(300))
