@@ -181,7 +181,7 @@ def _evidence(
         swa_percent=view.counter_figures.get("swa_pool_percent"),
         states_percent=view.counter_figures.get("mamba_pool_percent"),
         machines=tuple(
-            MachineEvidence(host.target.name, tuple(host.work.polls), host.view.speed, host.work.usual_mhz)
+            MachineEvidence(host.target.name, tuple(host.polls), host.view.speed, host.usual_mhz)
             for host in hosts
             if host.health.failure is None
         ),

@@ -38,7 +38,7 @@ from sparktop.model.node import (
     NodeIdentity,
     NodeSample,
 )
-from sparktop.model.series import LATE, HistoryTable, known_max, known_mean, known_sum
+from sparktop.model.series import LATE, HistoryTable, drop_older, known_max, known_mean, known_sum
 from sparktop.model.snapshot import EngineProcess, Headroom, NodeHistory, NodeView, SpeedState
 from sparktop.model.targets import NodeTarget, NodeThresholds
 from sparktop.store.endings import Endings, last_words
@@ -68,8 +68,10 @@ class NodeTrack:
         """The step time comparison of the backend on this node, if it allows a conclusion about the node;
         else empty."""
         self.known_gpus = KnownGpus()
-        self.work = MachineLog()
+        self.polls: deque[MachinePoll] = deque()
         """Samples of the last minute, for the limits of the backends that run here."""
+        self.usual_mhz: float | None = None
+        """Highest SM clock seen under load; None if there was no load yet."""
         self.beyond_at: dict[str, float] = {}
         """By alert id: monotonic time at which the alert's value was last beyond its limit."""
         self.span_s: float | None = None
@@ -217,7 +219,7 @@ class NodeTrack:
 
     def _judge(self, newest: NodeSample, interval_s: float) -> None:
         """Set the view's derived values (headroom, speed, throttling, lost GPUs) as of the newest sample."""
-        self.work.note(newest)
+        self._note_poll(newest)
         self.processes, self.orphans = engine_processes(newest.gpus), orphaned_pids(newest.workloads)
         self.throttled = self._minute.worst_gpu()
         limits = memory_limits(newest.memory, self._thresholds)
@@ -241,6 +243,14 @@ class NodeTrack:
         plenty = limits is not None and limits[0] > PLENTY * (newest.memory.total_bytes or math.inf)
         expected = until_s is not None and (not plenty or self._fall.reaches(until_s))
         self.limit_in_s = until_s if until_s is not None and expected else math.inf
+
+    def _note_poll(self, sample: NodeSample) -> None:
+        """Keep what a sample shows of the limits of the backends that run here."""
+        poll = machine_poll(sample)
+        if poll.clock_mhz is not None and (poll.gpu_percent or 0.0) >= _LOADED_PERCENT:
+            self.usual_mhz = max(self.usual_mhz or 0.0, float(poll.clock_mhz))
+        self.polls.append(poll)
+        drop_older(self.polls, sample.at - _KEPT_S)
 
 
 def _has_young_engine(sample: NodeSample) -> bool:
@@ -305,25 +315,6 @@ _LOADED_PERCENT = 80.0
 """GPU utilization from which on its clock is that under load."""
 _BITS = 8.0
 """Bits of a byte."""
-
-
-class MachineLog:
-    """The samples of a machine over a minute, as far as they show limits."""
-
-    def __init__(self) -> None:
-        """Start without samples."""
-        self.polls: deque[MachinePoll] = deque()
-        self.usual_mhz: float | None = None
-        """Highest SM clock seen under load; None if there was no load yet."""
-
-    def note(self, sample: NodeSample) -> None:
-        """Add a sample."""
-        gpu = _busiest_gpu(sample)
-        if gpu and gpu.sm_clock_mhz is not None and (gpu.utilization_percent or 0.0) >= _LOADED_PERCENT:
-            self.usual_mhz = max(self.usual_mhz or 0.0, float(gpu.sm_clock_mhz))
-        self.polls.append(machine_poll(sample))
-        while self.polls[0].at < sample.at - _KEPT_S:
-            self.polls.popleft()
 
 
 def machine_poll(sample: NodeSample) -> MachinePoll:

@@ -301,10 +301,6 @@ class Store:
         self.starts.learn(kept.starts)
         self.yardsticks.learn(kept.setups, kept.published)
 
-    def suspects(self) -> tuple[str, ...]:
-        """Return the names of the backends that seem to be stuck."""
-        return self.progress.suspects()
-
     def note(self, subject: str, message: str, severity: Severity = Severity.INFO) -> None:
         """Add an event about `subject`, unless the log still has the same message about the same subject."""
         instant = self._record_call(Change.NOTE, subject, message, severity)

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import pytest
 
 from sparktop.analysis.headroom import headroom, trend
 from sparktop.model.series import HistoryTable, Series
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-
-from truths import headroom as headroom_study
-
-pytestmark = pytest.mark.long
 
 START = 5000.0
 GIB = 2**30
@@ -31,27 +23,6 @@ def series(points: Iterable[tuple[float, float | None]]) -> Series:
 
 def line(value: Callable[[float], float | None], seconds: int = 120, step: int = 2) -> Series:
     return series((at, value(at)) for at in range(0, seconds + 1, step))
-
-
-@pytest.mark.parametrize("name", list(headroom_study.DRIFT_FREE)[::2])
-def test_memory_without_a_drift_is_seldom_taken_for_a_trend(name: str) -> None:
-    """Memory without a drift (noise, walks, sawtooth, waves) is rarely taken for a trend."""
-    runs = 4 if "walk" in name else 1  # one false trend of a walk lasts for much of a run
-    shares = [
-        headroom_study.claimed_share(headroom_study.DRIFT_FREE[name], seed, length_s=1800.0)
-        for seed in range(runs)
-    ]
-    assert sum(shares) / len(shares) <= headroom_study.MOST_CLAIMED
-
-
-@pytest.mark.parametrize("name", headroom_study.NOISES)
-def test_a_leak_of_a_gigabyte_a_minute_is_found(name: str) -> None:
-    """A leak of 1 GiB a minute is found within 100 s with 0.1 GiB of noise, within 6 min with 0.3 GiB."""
-    limit_s = 360 if "0.3 GiB" in name else 100
-    for seed in (11, 12):
-        after_s = headroom_study.found_after_s(headroom_study.NOISES[name], 1.0, seed)
-        assert after_s is not None
-        assert after_s <= limit_s
 
 
 @pytest.mark.parametrize("jumps_at", [20, 80])

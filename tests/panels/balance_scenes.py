@@ -21,8 +21,9 @@ from sparktop.model.snapshot import (
     LaneView,
     Snapshot,
 )
+from tests.analysis.balance import routed_load
 from tests.analysis.balance.balance_traces import LIFE_S, trace
-from tests.analysis.balance.routed_load import Scene, cut, simulate
+from tests.analysis.balance.routed_load import cut
 
 START = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 _GAUGES = ("running", "waiting", "generation_tps")
@@ -103,10 +104,9 @@ def traced(name: str, until: float | None = None) -> Snapshot:
 
 @cache
 def herd(backends: int, group: str = "herd") -> Snapshot:
-    """Return backends behind a router whose counts are 3 s old."""
-    scene = Scene(16 * backends, backends, "uniform", stale_s=3.0, seconds=130, seed=3)
-    recorded = simulate(scene)
-    found, views = group_of(recorded.tracks, recorded.e2e_s, 120.0, group=group, strategy="least-busy")
+    """Return backends of which one after the other gets all requests of a lifetime."""
+    tracks = routed_load.herd(backends, 10.0, per_s=1.6 * backends)
+    found, views = group_of(tracks, 10.0, 120.0, group=group, strategy="least-busy")
     return snapshot_of(found, views, 120.0)
 
 

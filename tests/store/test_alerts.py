@@ -496,15 +496,3 @@ def test_throttling_is_weighed_by_time_and_gaps_have_none(node: World) -> None:
     node.see(lost(1022))
     view = node.see(hot(1026, 0.0, hot(1022, 0.0), hot(1024, 0.0)))
     assert view.throttled_percent == pytest.approx({"software thermal": 480 / 18})
-
-
-def test_headroom_tells_when_it_ends(node: World) -> None:
-    """A GiB every ten seconds from 40 reaches 8 in 320 s, of which 120 have passed; a dead node has none."""
-    for second in range(0, 121, 2):
-        view = node.see(unified(1000 + second, 40 - second / 10))
-    assert view.headroom.slope_bytes_per_s == pytest.approx(-GIB / 10, rel=0.01)
-    assert view.headroom.until_limit_s == pytest.approx(200, rel=0.02)
-    assert view.headroom.limit_bytes == 8 * GIB
-    for second in (122, 124, 126):
-        view = node.see(lost(1000 + second))
-    assert (view.headroom.slope_bytes_per_s, view.headroom.until_limit_s) == (None, None)

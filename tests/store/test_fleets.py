@@ -44,15 +44,6 @@ def test_a_sum_is_that_of_the_wall_and_what_is_polled_beside_it() -> None:
     assert totals([*closely, alone], [WALL]) == expected
 
 
-def test_servers_without_an_answer_are_counted() -> None:
-    """One server is down on the wall and a polled one refuses: the sum says that it lacks them."""
-    assert WALL.fleet is not None
-    some = (replace(SERVERS[0], down=True, running=None), *SERVERS[1:3])
-    view = replace(WALL, fleet=replace(WALL.fleet, servers=some))
-    dead = replace(polled("http://other:8000", 5.0), failure=REFUSED)
-    assert totals([dead], [view]) == summed((200.0, 2), (None, 0), (4.0, 2), (2.0, 2), of=4)
-
-
 def test_a_stale_server_on_the_wall_is_in_no_sum_and_does_not_count() -> None:
     """Its newest sample is old, or there never was one, although the Prometheus answers: as on the wall."""
     assert WALL.fleet is not None

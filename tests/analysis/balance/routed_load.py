@@ -1,14 +1,11 @@
-"""Simulates a closed loop of clients on batching servers behind a router, for tests of the judge."""
+"""Loads of servers behind a router, for tests of the judge, which follows them as the program does."""
 
 from __future__ import annotations
 
-import heapq
 import math
-import random
 from bisect import bisect_right
-from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from msgspec.structs import replace
@@ -25,119 +22,33 @@ _MEMORY_S = 310.0
 """More than the longest look at a skew."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """Parameters of a simulation."""
+def herd(
+    backends: int,
+    life_s: float,
+    choose: Callable[[float], int] | None = None,
+    *,
+    per_s: float = 4.0,
+    hz: float = 4.0,
+    seconds: float = 120.0,
+) -> tuple[LoadTrack, ...]:
+    """Return the loads of servers that get `per_s` requests a second, each of which lasts `life_s`.
 
-    clients: int = 32
-    servers: int = 2
-    lengths: str = "fixed"
-    """fixed or uniform (half to one and a half of the mean)."""
-    life_s: float = 10.0
-    """Of a mean request at the mean batch."""
-    hz: float = 4.0
-    seconds: float = 600.0
-    seed: int = 0
-    stale_s: float = 1.0
-    """Age of the counts by which the router chooses the least busy server."""
-    ratio: float = 15.0
-    """Batch at which a step takes twice what it takes empty."""
-
-
-@dataclass(slots=True)
-class _Server:
-    ratio: float
-    clock: float = 0.0
-    """Work done for each request that was here all the time."""
-    ends: list[tuple[float, float]] = field(default_factory=list)
-    tokens: float = 0.0
-    came: int = 0
-
-    def pass_time(self, seconds: float, unit: float) -> None:
-        if self.ends:
-            done = seconds / (unit * (self.ratio + len(self.ends)))
-            self.clock += done
-            self.tokens += _TOKENS * done * len(self.ends)
-
-    def next_end(self, unit: float) -> float:
-        if not self.ends:
-            return math.inf
-        return max(0.0, self.ends[0][0] - self.clock) * unit * (self.ratio + len(self.ends))
-
-
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """The result of a simulation: the samples of each backend, and the duration of requests."""
-
-    tracks: tuple[LoadTrack, ...]
-    e2e_s: float
-    """Median life of a request."""
-
-
-def simulate(scene: Scene) -> Recording:
-    """Simulate a scene event by event; servers share their time, and steps grow with the batch."""
-    dice = random.Random(scene.seed)  # noqa: S311 - repeatable chance, not secrets
-    past: deque[tuple[float, tuple[int, ...]]] = deque([(0.0, (0,) * scene.servers)])
-    servers = [_Server(scene.ratio) for _ in range(scene.servers)]
-    unit = scene.life_s / (scene.ratio + scene.clients / scene.servers)
-    arrivals = sorted(dice.uniform(0, 0.2 * scene.life_s) for _ in range(scene.clients))
-    samples: list[_Sample] = []
-    lives: list[float] = []
-    now = next_sample = 0.0
-    while now < scene.seconds:
-        ends = [server.next_end(unit) for server in servers]
-        soonest = min(ends)
-        first = arrivals[0] if arrivals else math.inf
-        then = min(now + soonest, first, next_sample)
-        for server in servers:
-            server.pass_time(then - now, unit)
-        now = then
-        loads = [len(server.ends) for server in servers]
-        if now == next_sample:
-            samples.append(
-                _Sample(now, loads, [one.tokens for one in servers], [float(one.came) for one in servers])
-            )
-            next_sample = len(samples) / scene.hz
-        elif now == first:
-            heapq.heappop(arrivals)
-            while len(past) > 1 and past[1][0] <= now - scene.stale_s:
-                past.popleft()
-            chosen = servers[past[0][1].index(min(past[0][1]))]
-            chosen.came += 1
-            heapq.heappush(chosen.ends, (chosen.clock + _length(scene.lengths, dice), now))
-        else:
-            _, born = heapq.heappop(servers[ends.index(soonest)].ends)
-            lives.append(now - born)
-            heapq.heappush(arrivals, now)
-        past.append((now, tuple(len(server.ends) for server in servers)))
-    return Recording(_tracks(samples, scene), sorted(lives)[len(lives) // 2] if lives else scene.life_s)
-
-
-def _length(kind: str, dice: random.Random) -> float:
-    return 1.0 if kind == "fixed" else dice.uniform(0.5, 1.5)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    at_s: float
-    loads: list[int]
-    tokens: list[float]
-    came: list[float]
-
-
-def _tracks(samples: Sequence[_Sample], scene: Scene) -> tuple[LoadTrack, ...]:
-    times = [one.at_s for one in samples]
-    return tuple(
-        LoadTrack(
-            name=f"spark-{chr(97 + index)}",
-            times_s=times,
-            running=[float(one.loads[index]) for one in samples],
-            waiting=[0.0] * len(times),
-            generation_tps=rates(times, [one.tokens[index] for one in samples]),
-            arrived=[one.came[index] for one in samples],
-        )
-        for index in range(scene.servers)
-    )
+    `choose` returns which server gets the request of a time; by default all of a lifetime go to one, those of
+    the next to another, as by old counts. A step of a server takes longer for a larger batch.
+    """
+    turn = choose or (lambda at: int(at / life_s) % backends)
+    births: list[list[float]] = [[] for _ in range(backends)]
+    for number in range(int(seconds * per_s)):
+        births[turn(number / per_s)].append(number / per_s)
+    times = [look / hz for look in range(int(seconds * hz) + 1)]
+    tracks = []
+    for index, born in enumerate(births):
+        came = [float(bisect_right(born, at)) for at in times]
+        loads = [count - bisect_right(born, at - life_s) for count, at in zip(came, times, strict=True)]
+        tokens = [load / (0.035 + 0.0024 * load) for load in loads]
+        waiting = [0.0] * len(times)
+        tracks.append(LoadTrack(f"spark-{chr(97 + index)}", times, loads, waiting, tokens, arrived=came))
+    return tuple(tracks)
 
 
 def rates(times: Sequence[float], counted: Sequence[float], over_s: float = 1.0) -> list[float]:

@@ -22,14 +22,13 @@ from sparktop.panels.group.verdict import _starved_pieces, value_line
 from sparktop.panels.parts.text import row_text
 from sparktop.store.balance_groups import BalanceWatch
 from tests.analysis.balance.balance_traces import trace
-from tests.analysis.balance.routed_load import START, Scene, cut, simulate
+from tests.analysis.balance.routed_load import START, cut, herd
 
 
 @cache
 def waves() -> tuple[tuple[LoadTrack, ...], float]:
-    """Simulate least-busy routing of equally long requests on outdated counts; return (tracks, E2E in s)."""
-    seen = simulate(Scene(32, 2, "fixed", 6.0, 2.0, 80.0, 1, 2.0))
-    return seen.tracks, seen.e2e_s
+    """Return the loads of two servers that get all requests of a lifetime in turn, and their E2E in s."""
+    return herd(2, 6.0, hz=2.0, seconds=80.0), 6.0
 
 
 def swinging(

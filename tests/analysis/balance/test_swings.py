@@ -16,6 +16,7 @@ from sparktop.analysis.balance.rules import MUTUAL
 from sparktop.analysis.balance.swings import f_tail, find_herds
 from sparktop.model.balance import Arrivals, Balance
 from sparktop.model.balance import BalanceWord as Is
+from tests.analysis.balance.routed_load import herd
 
 pytestmark = pytest.mark.long
 
@@ -25,55 +26,29 @@ Choose = Callable[[float], int]
 """Gives the backend of a request from the time at which it comes."""
 
 
-def herd_tracks(
-    choose: Choose, *, backends: int = 2, rate: float = 4.0, every_s: float = 1.0
-) -> list[LoadTrack]:
-    """Build tracks for `rate` requests a second that last `LIFE_S`, of backends that count requests."""
-    born = [(number / rate, choose(number / rate)) for number in range(int(HERD_SECONDS * rate))]
-    times = [every_s * look for look in range(int(HERD_SECONDS / every_s) + 1)]
-    return [
-        LoadTrack(
-            f"s{index}",
-            times,
-            [
-                float(sum(here == index and at - HERD_LIFE_S < since <= at for since, here in born))
-                for at in times
-            ],
-            [0.0] * len(times),
-            arrived=[float(sum(here == index and since <= at for since, here in born)) for at in times],
-        )
-        for index in range(backends)
-    ]
-
-
-def coins(seed: int, backends: int = 2) -> Choose:
+def coins(seed: int) -> Choose:
     dice = random.Random(seed)  # noqa: S311 - repeatable chance
 
     def choose(at: float) -> int:
         assert at >= 0
-        return dice.randrange(backends)
+        return dice.randrange(2)
 
     return choose
 
 
-def old_counts(at: float) -> int:
-    """Return the same one of two backends for all requests of a lifetime, then the other one."""
-    return int(at / HERD_LIFE_S) % 2
-
-
-def found(tracks: Sequence[LoadTrack], life_s: float | None = HERD_LIFE_S) -> Arrivals | None:
-    return find_herds(tracks, float(HERD_SECONDS), float(HERD_SECONDS), 1.0, life_s)
+def herd_tracks(choose: Choose | None = None) -> tuple[LoadTrack, ...]:
+    return herd(2, HERD_LIFE_S, choose, hz=1.0, seconds=HERD_SECONDS)
 
 
 def told(tracks: Sequence[LoadTrack]) -> Arrivals:
-    arrivals = found(tracks)
+    arrivals = find_herds(tracks, float(HERD_SECONDS), float(HERD_SECONDS), 1.0, HERD_LIFE_S)
     assert arrivals is not None
     return arrivals
 
 
 def test_herds_are_far_beyond_chance() -> None:
     """Lifetimes that go to each backend in turn are herds of both, and the verdict is "oscillating"."""
-    tracks = herd_tracks(old_counts)
+    tracks = herd_tracks()
     arrivals = told(tracks)
     assert arrivals.spread > 5
     assert arrivals.chance < 1e-20
