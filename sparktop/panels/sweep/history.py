@@ -115,10 +115,7 @@ def history_screen(
         _history_row(row, inner, chosen=row.key == chosen, marked=row.key in marked) for row in shown_rows
     ]
     if not rows:
-        nothing = f"nothing found for “{query}”" if query else ""
-        lines = [nothing] if nothing else _EMPTY
-        if unread:
-            lines = ["reading …"]
+        lines = ["reading …"] if unread else [f"nothing found for “{query}”"] if query else _EMPTY
         body += [fit_row([label(f"  {line}")], inner) for line in lines]
     elif height >= _DETAIL_FROM:
         body += [[] for _ in range(room - len(shown_rows))]
@@ -179,8 +176,8 @@ def _heading_row(width: int) -> Row:
 
 
 def _history_row(row: HistoryRow, width: int, *, chosen: bool, marked: bool) -> Row:
-    # The mark " sim" of simulated results is never cut off; of a long status only the first word stands.
-    sign, names = " sim" if row.simulated else "", _NAME if width < _WIDE else _WIDE_NAME
+    # The mark of simulated results is never cut off; of a long status only the first word stands.
+    sign, names = " (sim)" if row.simulated else "", _NAME if width < _WIDE else _WIDE_NAME
     name = fit(fit(row.name, min(cell_width(row.name), names - len(sign))) + sign, names)
     status = row.status if cell_width(row.status) <= _STATUS else row.status.split()[0]
     when = "–" if row.started_at is None else f"{row.started_at.astimezone():%Y-%m-%d %H:%M}"

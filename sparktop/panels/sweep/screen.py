@@ -63,9 +63,9 @@ def status_run(view: SweepView) -> Row:
 
     The number of failed requests, if there are any, comes before the status.
     """
-    noun = "request" if view.failed == 1 else "requests"
-    failed: Row = [(f"{view.failed} {noun} failed ", "warn")] if view.failed else []
-    return [*failed, *tab((view.status.value, STATUS_ROLES[view.status]))]
+    status = tab((view.status.value, STATUS_ROLES[view.status]))
+    failed = f"{view.failed} request{'' if view.failed == 1 else 's'} failed "
+    return [(failed, "warn"), *status] if view.failed else status
 
 
 def _title_beside(status: Row, sweep: SweepView | Countdown, width: int) -> Row:

@@ -325,7 +325,7 @@ def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
     assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
     assert "\n- **Load:** " in post
     assert "Left out here: prefill and 1 level." in post
-    assert "this post, once you saved it as post.md: `sparktop report last post.md`." in post
+    assert "; save this post as post.md, then: your newest sweep beside it: `sparktop report" in post
 
 
 def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
