@@ -177,7 +177,7 @@ class RouterTrack:
         for name in dict.fromkeys((*sample.troubles, *failures, *cooled)):
             counts = [sample.troubles[name]] if name in sample.troubles else []
             if failures.get(name, 0.0) >= FAILS_A_MINUTE:
-                counts.append(f"{failures[name]:.0f} failed answers in {_MINUTE_S:.0f} s")
+                counts.append(f"{failures[name]:.0f} failed answers within {_MINUTE_S:.0f} s")
             if cooled.get(name):
                 counts.append(f"in cooldown {cooled[name]:.0f} time{'' if cooled[name] == 1 else 's'}")
             if counts:

@@ -47,7 +47,7 @@ def test_a_deployment_that_fails_is_an_alert() -> None:
         world.store.accept(PROXY, replace(counted, cooled={"d2": second // 20}), 3.0)
     (alert,) = world.snapshot().alerts
     assert (alert.id, alert.severity) == ("router:proxy:deployments", Severity.WARNING)
-    words = "outage, 60 failed answers in 60 s, in cooldown 3 times"
+    words = "outage, 60 failed answers within 60 s, in cooldown 3 times"
     assert alert.message == f"deployment d2: {words}"
     assert view(world).deployment_troubles == {"d2": words}
     assert view(world).trouble_sentences == [f"d2: {words}"]

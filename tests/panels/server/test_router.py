@@ -143,7 +143,7 @@ def test_any_router_fits_its_panel(
 @pytest.mark.parametrize(("width", "height"), [(80, 3), (120, 12)])
 def test_a_deployment_that_fails_is_marked(width: int, height: int) -> None:
     """At 80 columns too its outage, failures and cooldowns stand in the panel."""
-    words = "outage, 58 failed answers in 60 s, in cooldown 3 times"
+    words = "outage, 58 failed answers within 60 s, in cooldown 3 times"
     view = RouterView(
         "proxy",
         "http://p:4000",
