@@ -114,7 +114,8 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         _load_item(result),
         " ".join([_warnings_words(result, letters), *_sign_words(grids), *left_out]),
     ]
-    used = 3 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0) + len(about)
+    used = 2 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0) + len(about)
+    used += len(_how_to_read(result, comparison, metrics, grids))
     room = MOST_LINES - used
     commands_block, commands_item = _commands(result, commands)
     block_lines = len(commands_block) + 1 if commands_block else 0
@@ -125,9 +126,9 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     figures = []
     if thin:
         metrics = metrics[::2] if "prefill" in lost else metrics
-        words = f"**Figures:** {_how_to_read(result, comparison, metrics, grids)}"
+        words, *in_llama_benchy = _how_to_read(result, comparison, metrics, grids)
         lost_words = [f"Left out here: {names_in_words(lost)}."] if lost else []
-        figures = [" ".join([words, *_published_items(beside, changes), *lost_words])]
+        figures = [" ".join([words, *_published_items(beside, changes), *lost_words]), *in_llama_benchy]
     last = [*figures, *([commands_item] if commands_item and not commands_block else [])]
     blocks = [*lead, pick_table, bullets(about), *map(rows_in_markdown, thin), bullets(last)]
     blocks.append("\n".join(commands_block))
@@ -550,8 +551,8 @@ def _evenly_spaced(rows: Sequence[tuple[Cell, ...]], most: int) -> Sequence[tupl
 
 def _how_to_read(
     result: SweepResult, comparison: ComparisonResult | None, metrics: Sequence[Metric], grids: Sequence[Grid]
-) -> str:
-    """Return what the figures of the tables are, who wins, and what its signs mean."""
+) -> list[str]:
+    """Return the items on what the figures of the tables are and who wins, and on llama-benchy's names."""
     parts = [
         f"{in_sentence(metric.title)} = {shown(_FIGURES.get(metric.name, metric.definition))}"
         for metric in metrics
@@ -568,7 +569,7 @@ def _how_to_read(
             f"a winner leads the next best by over {floor:.1f} % (its lead in brackets), and significantly: "
             f"{FALSE_WINNERS.format(rate)}"
         )
-    return " ".join(_with_full_stops(["; ".join(parts), *_in_llama_benchy(result, heads)]))
+    return [*_with_full_stops([f"**Figures:** {'; '.join(parts)}", *_in_llama_benchy(result, heads)])]
 
 
 def _in_llama_benchy(result: SweepResult, heads: Collection[Cell]) -> Iterator[str]:

@@ -430,7 +430,7 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     assert warnings.startswith("- **Warnings:** none. **Signs:** ≈: the lead is under 3 %.")
     assert figures.startswith("- **Figures:** decode = (output tokens − one per request)")
     assert table(post)[0][-1] == "`fast` (+50 %)"
-    assert shell(post)[-1].startswith("sparktop report last post.md  # your newest sweep beside")
+    assert shell(post)[-1].startswith("sparktop report last post.md  # save this post as post.md, then: ")
     assert shell(post)[0].startswith("sparktop sweep fast=http://HOST:PORT slow=http://HOST:PORT -c ")
 
 
