@@ -349,11 +349,6 @@ class LevelState(StrEnum):
     REFUSED = "refused"
     """The server refuses prompts of its length."""
 
-    @property
-    def words(self) -> str:
-        """The state as screens say it; recordings have its value."""
-        return "waiting until idle" if self is LevelState.SETTLING else self.value
-
 
 class PlannedLevel(Struct, frozen=True):
     """A load level of the sweep's plan, with its progress."""

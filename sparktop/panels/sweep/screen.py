@@ -252,8 +252,7 @@ def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
     answer = (view.headline,) if view.status.over and view.headline is not None else ()
     end = (view.words,) if view.status.over and view.status is not SweepStatus.DONE else ()
     for word, sentences in (
-        ("end", end),
-        ("answer", answer),
+        ("answer", (*end, *answer)),
         ("findings", view.verdict),
         ("notices, the newest first", tuple(reversed(view.notices))),
     ):

@@ -637,7 +637,8 @@ def level_row(
 
 def _state_cells(level: PlannedLevel, room: int) -> Row:
     """Return a level's state with its progress in at most `room` cells: the bar goes first, then the runs."""
-    state, sign_role = level.state.words, STATES[level.state][1]
+    sign_role = STATES[level.state][1]  # recordings have the state's value, which says less
+    state = "waiting until idle" if level.state is LevelState.SETTLING else level.state.value
     if level.state in _WITHOUT_RUNS:
         return [(f" {state}", "muted")]
     of_runs = "" if level.runs is None else f"/{level.runs}"

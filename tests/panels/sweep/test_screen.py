@@ -282,6 +282,14 @@ def test_a_note_on_a_level_says_what_is_wrong_before_why() -> None:
     assert "too high: the generator was late" in "\n".join(texts(rows))
 
 
+def test_a_level_whose_servers_still_work_says_what_it_waits_for() -> None:
+    """Its runs are done; the next level begins once its servers rest."""
+    view = running()
+    waits = replace(view.levels[0], state=LevelState.SETTLING)
+    text = "\n".join(texts(table_rows(replace(view, levels=(waits,), rows=()), 120, 6)))
+    assert "waiting until idle" in text
+
+
 def test_a_level_in_which_the_sweep_ended_is_not_done() -> None:
     """The heading above the levels counts those that their signs call done."""
     view = done()
