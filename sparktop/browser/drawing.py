@@ -46,24 +46,23 @@ _LINK_ROWS = 2
 
 
 def choice_section(page: Page, snapshot: Snapshot, width: int, *, has_lists: bool) -> PageSection | None:
-    """Return the links to the lists of a wall, or to the orders of a board, above what was ignored.
+    """Return the links to the lists of a wall, or to the orders of a board, above what the filter hides.
 
     Return None where there is nothing to choose: fewer than two servers and two machines.
     """
-    words = [f"{sentence}." for sentence in page.ignored]
-    if page.filter and not snapshot.backends and not snapshot.nodes:
-        words.append(f"No server or machine matches “{page.filter}”.")
     rows: list[Row] = []
     links: list[Link] = []
     if has_lists:
         lists = {"groups": None, **{top.value: top for top in Top}}
-        pages = {word: replace(page, top=top, ignored=()) for word, top in lists.items()}
+        pages = {word: replace(page, top=top) for word, top in lists.items()}
         now = "groups" if page.top is None else page.top.value
         rows, links = _choice_rows("lists", pages, now, KEY, width)
     elif page.kind is Kind.BOARD and (page.fields or max(len(snapshot.backends), len(snapshot.nodes)) > 1):
-        pages = {item.value: replace(page, sort=item, ignored=()) for item in Sort}
+        pages = {item.value: replace(page, sort=item) for item in Sort}
         rows, links = _choice_rows("sorted", pages, page.sort.value, _SORT_KEY, width)
-    rows += [[(f" {line}", "warn")] for item in words for line in wrap_sentence(item, width - 2)]
+    if page.filter and not snapshot.backends and not snapshot.nodes:
+        words = f"No server or machine matches “{page.filter}”."
+        rows += [[(f" {line}", "warn")] for line in wrap_sentence(words, width - 2)]
     heading = "Lists" if has_lists else "Order"
     return PageSection(heading, width, tuple(map(row_html, rows)), tuple(links)) if rows else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from enum import StrEnum
 from urllib.parse import quote, unquote, urlencode
@@ -37,8 +36,6 @@ _LISTS = {top.name.lower(): top for top in Top}
 
 _LONGEST = 400
 """Most characters of a name in an address."""
-# "12": the number of a page.
-_NUMBER = re.compile(r"[1-9][0-9]{0,3}")
 
 
 class Kind(StrEnum):
@@ -59,8 +56,8 @@ class Kind(StrEnum):
 
 
 _ALONE = frozenset({Kind.BOARD, Kind.BALANCE, Kind.WHY, Kind.EVENTS, Kind.MACHINES, Kind.SWEEPS})
-"""Pages that need no name: of several groups the first is shown, and of several lists the newest."""
-_NAMED = frozenset(Kind) - {Kind.BOARD, Kind.EVENTS}
+"""Pages that need no name: of several groups the first is shown."""
+_NAMED = frozenset(Kind) - {Kind.BOARD, Kind.EVENTS, Kind.SWEEPS}
 """Pages that may have a name."""
 _CHOSEN = frozenset({Kind.BOARD, Kind.PROMETHEUS, Kind.GROUP, Kind.MACHINES})
 """Pages on which a viewer can choose what is shown."""
@@ -79,8 +76,6 @@ class Page(Struct, frozen=True):
     sort: Sort = Sort.CONFIG
     filter: str = ""
     top: Top | None = None
-    ignored: tuple[str, ...] = ()
-    """Sentences on values that are not known, cleaned."""
 
     @property
     def view(self) -> View:
@@ -112,11 +107,6 @@ class Page(Struct, frozen=True):
         """The path of the page's address."""
         return f"/{self.kind.value}" + (f"/{quote(self.name, safe='')}" if self.name else "")
 
-    @property
-    def number(self) -> int:
-        """The number of a page of results, from 1."""
-        return int(self.name) if self.kind is Kind.SWEEPS and _NUMBER.fullmatch(self.name) else 1
-
 
 def parse_path(path: str, query: Mapping[str, str] | None = None) -> Page | None:
     """Return the page whose address has the path `path`, still quoted, and `query`; None if there is none."""
@@ -127,20 +117,12 @@ def parse_path(path: str, query: Mapping[str, str] | None = None) -> Page | None
     kind = Kind(segment)
     if "/" in rest or len(name) > _LONGEST or (kind not in _NAMED if name else kind not in _ALONE):
         return None
-    if kind is Kind.SWEEPS and name and not _NUMBER.fullmatch(name):
-        return None
     page = Page(kind, name)
     return with_choice(page, query) if query and page.has_choice else page
 
 
 def with_choice(page: Page, query: Mapping[str, str]) -> Page:
-    """Return `page` with the choice in the fields of its address; unknown values are ignored, and named."""
+    """Return `page` with the choice in the fields of its address; unknown values are ignored."""
     sort, top, words = (query.get(name, "")[:_ENOUGH] for name in ("sort", "list", "filter"))
-    ignored = tuple(
-        f"{name} “{clean(value, 40)}” is not known: it is one of {', '.join(choices)}"
-        for name, value, choices in (("sort", sort, _SORTS), ("list", top, _LISTS))
-        if value and value not in choices
-    )
     words = clean(words, _ENOUGH)[:MOST_WORDS].strip()
-    order = _SORTS.get(sort, Sort.CONFIG)
-    return replace(page, sort=order, filter=words, top=_LISTS.get(top), ignored=ignored)
+    return replace(page, sort=_SORTS.get(sort, Sort.CONFIG), filter=words, top=_LISTS.get(top))

@@ -27,13 +27,13 @@ from sparktop.sweep.history import History
 
 REFRESH_EVERY_S = 5.0
 """Least seconds between two searches for new results."""
-EACH_PAGE = 20
-"""Results on a page of the list."""
+MOST_LISTED = 60
+"""Results on the page of the list, the newest."""
 _NOTHING = (
     "No sweep is stored on this machine yet: sparktop sweep TARGET makes one, and so does s in a terminal."
 )
 _MOST_FILES = 2000
-"""Results that are listed, the newest."""
+"""Results that have a page, the newest."""
 _MOST_VIEWS = 8
 """Results that are kept in memory, those requested last."""
 _LIST_ROWS, _FRAME_ROWS = 34, 6
@@ -72,8 +72,7 @@ class ResultPages:
     async def draw(self, page: Page, snapshot: Snapshot, width: int) -> Picture:
         """Draw the list of results, or one of them."""
         if page.kind is Kind.SWEEPS:
-            sections = await self._list_sections(page.number, width)
-            return page_picture(((section,) for section in sections), snapshot, width, title="sweeps")
+            return page_picture([(await self._list_section(width),)], snapshot, width, title="sweeps")
         view = await self._read_view(page.name)
         if view is None:
             return page_picture(
@@ -82,11 +81,10 @@ class ResultPages:
         bands = [(section,) for section in _result_sections(view, width)]
         return page_picture(bands, snapshot, width, title=view.title)
 
-    async def _list_sections(self, number: int, width: int) -> list[PageSection]:
-        first_row = min((number - 1) * EACH_PAGE, max(0, (len(self._rows) - 1) // EACH_PAGE * EACH_PAGE))
-        rows = self._rows[first_row : first_row + EACH_PAGE]
+    async def _list_section(self, width: int) -> PageSection:
+        rows = self._rows[:MOST_LISTED]
         if not rows:
-            return [notice_section(_NOTHING, width)]
+            return notice_section(_NOTHING, width)
         preview = await self._read_view(rows[0].key)
         # So high that the share of the results holds all of them: a page cannot scroll them.
         height = max(_LIST_ROWS, math.ceil(len(rows) / RESULTS_SHARE) + _FRAME_ROWS)
@@ -96,10 +94,7 @@ class ResultPages:
             for index, row in enumerate(rows)
             if row.problem is None
         ]
-        sections = [_rows_section("Results of sweeps, the newest first", width, drawn, links)]
-        if len(self._rows) > EACH_PAGE:
-            sections.append(_other_pages_section(first_row // EACH_PAGE + 1, len(self._rows), width))
-        return sections
+        return _rows_section("Results of sweeps, the newest first", width, drawn, links)
 
     async def _read_view(self, key: str) -> SweepView | None:
         """Return the view of a result; None if there is none of this key, or it cannot be read."""
@@ -114,20 +109,6 @@ class ResultPages:
             return self._history.source(row.key).view()
         except SparktopError:
             return None
-
-
-def _other_pages_section(number: int, count: int, width: int) -> PageSection:
-    """Return a section with links to newer and older results."""
-    pages = -(-count // EACH_PAGE)
-    row: Row = [(f" page {number} of {pages}  ", "muted")]
-    links: list[Link] = []
-    end_cell = len(row[0][0])
-    for word, page in (("newer", number - 1), ("older", number + 1)):
-        if 1 <= page <= pages:
-            row += [(word, "key"), ("  ", "text")]
-            links.append(Link(Page(Kind.SWEEPS, str(page)).path, f"{word} results", end_cell, 0, len(word)))
-            end_cell += len(word) + 2
-    return _rows_section("Other results", width, [row], links)
 
 
 def _result_sections(view: SweepView, width: int) -> Iterator[PageSection]:

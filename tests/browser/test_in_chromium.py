@@ -154,7 +154,7 @@ async def test_the_lists_and_the_filter_of_a_wall_work_and_stay(
 async def test_the_order_and_the_filter_of_a_board_work_and_stay(
     start_server: StartServer, new_tab: NewTab, width: int
 ) -> None:
-    """An unknown order is reported in one line, and a hostile filter is shown as text."""
+    """An unknown order is the usual one, and a hostile filter is shown as text."""
     served = await start_server(shown=snapshot())
     tab = await new_tab()
     await tab.begin(width, 800, is_phone=width < 400)
@@ -163,7 +163,7 @@ async def test_the_order_and_the_filter_of_a_board_work_and_stay(
     await tab.until(f"location.search === '?sort=name' && {READY}")
     hostile = "<img src=x onerror=alert(1)>"
     await tab.open(address(served, f"/?sort=banana&filter={quote(hostile)}"))
-    await tab.until(f"{shows('sort “banana” is not known')} && {shows('No server or machine matches')}")
+    await tab.until(shows("No server or machine matches"))
     assert await tab.value("document.querySelectorAll('img').length") == 0
     assert await tab.value("document.getElementById('filter').value") == hostile
     assert await tab.value(OVERFLOW) == 0

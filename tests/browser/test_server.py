@@ -14,7 +14,7 @@ from sparktop.browser.server import LIMITS, VALID_S, Sessions, cookie
 from tests.agent.raw_client import Answer, Client, ask, connect, request, until
 from tests.browser.conftest import HOSTILE, TOKEN, StartServer, hostile_snapshot
 
-PAGES = ("/", "/balance", "/events", "/sweeps", "/sweeps/3")
+PAGES = ("/", "/balance", "/events", "/sweeps")
 
 
 async def post(port: int, body: str, *headers: str) -> Answer:

@@ -170,8 +170,6 @@ async def test_a_board_without_a_fleet_says_where_its_key_for_lists_works() -> N
         await board.press("l")
         assert board.overview.view.top is None
         assert board.notes == ["l is for the wall of many servers only"]
-        await board.press("T")
-        assert board.notes == ["T is for the screen of a sweep"]
     empty = replace(few, backends=(), balance=(), routers=(), alerts=())
     async with Board(lambda: empty).on(SMALL) as board:
         await board.press("enter", "down", "enter", "down")

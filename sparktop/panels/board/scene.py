@@ -561,20 +561,6 @@ class Scene:
         self._detail = rows
         self.layout = Layout((replace(place, height=len(rows)),), len(rows))
 
-    def _loads_behind_router(self, place: Place) -> Callable[[int, int], list[Row]] | None:
-        """Return what draws the loads behind a router that is shown alone; None beside other panels."""
-        router = self.snapshot.routers[place.index].name
-        behind = [
-            balance
-            for balance in self.snapshot.balance
-            if balance.router == router and balance.within is None
-        ]
-        if len(self.layout.places) > 1 or not behind:
-            return None
-        from sparktop.panels.group.panel import group_picture  # late: as above
-
-        return lambda width, height: group_picture(behind[0], self.snapshot, width, height, self._coarse)
-
     def _scale(self, group: str) -> GroupScale:
         """Return the scale of a group's graphs; only the scales of what is drawn are computed."""
         if group not in self._scales:
@@ -783,8 +769,7 @@ class Scene:
     def _router_rows(self, place: Place, *, selected: bool) -> list[Row]:
         width, height, fleet = place.width, place.height, self._fleet_at(place)
         if fleet is None:
-            router, below = self.snapshot.routers[place.index], self._loads_behind_router(place)
-            return router_panel(router, width, height, selected=selected, below=below)
+            return router_panel(self.snapshot.routers[place.index], width, height, selected=selected)
         from sparktop.panels.board.wall import draw_place  # late: most boards have none
 
         key = PanelKey("prometheus", fleet.name)

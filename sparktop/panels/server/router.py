@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import EMPTY, fit, segments
@@ -18,8 +18,6 @@ _BAR_MIN, _BAR_MAX = 8, 40
 """Least and greatest cells of a bar."""
 _NAME = 16
 """Cells of a backend's name."""
-_LEAST_LOADS = 10
-"""Least height in rows of the loads of the backends below the deployments."""
 _UNMAPPED = "✖ unmapped"
 _STATE_ROLES = {
     "loading": "warn",
@@ -30,19 +28,8 @@ _STATE_ROLES = {
 }
 
 
-def router_panel(
-    view: RouterView,
-    width: int,
-    height: int,
-    *,
-    selected: bool = False,
-    below: Callable[[int, int], list[Row]] | None = None,
-) -> list[Row]:
-    """Draw one router as `height` rows of `width` cells: 3 rows, or more if only the router is shown.
-
-    `below` draws the loads of its backends as rows of (width, height) cells, if there is room below its
-    deployments.
-    """
+def router_panel(view: RouterView, width: int, height: int, *, selected: bool = False) -> list[Row]:
+    """Draw one router as `height` rows of `width` cells: 3 rows, or more if only the router is shown."""
     inner, inside = width - 4, height - 2
     # The share comes from the backends: it is as fresh as their samples, even if the router failed.
     deployments = [_deployments_count(view)]
@@ -54,9 +41,6 @@ def router_panel(
         rows = [[*_shares_row(view, inner - row_width(deployments[0]) - 2), ("  ", "text"), *deployments[0]]]
     else:
         rows = [_shares_row(view, inner), *deployments]
-    room = inside - len(rows) - 1
-    if below is not None and room >= _LEAST_LOADS:
-        rows += [[], *below(inner, room)[:room]]
     rows = [fit_row([(" ", "text"), *row], width - 2) for row in rows]
     state: Run = ("slow", "warn") if view.ok and view.slow else (view.state, _STATE_ROLES[view.state])
     since = view.answering_since if view.ok else None

@@ -17,20 +17,12 @@ from sparktop.ui.keys import KeyRow, bindings, clicked_key
 from sparktop.ui.screens.base import BaseScreen
 from sparktop.ui.styles import RoleStyles
 
-_ELSEWHERE = {
-    "f2": "F2 saves a report of the board or of a sweep's result: esc goes back there",
-    "pageup": "everything is on the screen: there is nothing to scroll",
-    "pagedown": "everything is on the screen: there is nothing to scroll",
-}
-"""By key: what is said on screens without an action for it."""
-
 
 class CanvasScreen(BaseScreen[None]):
     """Draws the rows that `_rows` returns; a subclass also implements the actions of its keys."""
 
     AUTO_FOCUS = "#canvas"
     footer_rows = 1  # for the row of keys at the bottom; 0 for a picture without it
-    elsewhere: Mapping[str, str] = _ELSEWHERE
     footer_actions: Mapping[str, str] = {}
     """Actions of keys in the footer that are in no table, by what is shown."""
 
@@ -105,11 +97,6 @@ class CanvasScreen(BaseScreen[None]):
         """Return the action of the key that is drawn at column `x` and row `y`; None without one."""
         actions = {key.shown: key.action for key in self.key_table} | dict(self.footer_actions)
         return actions.get(clicked_key(self.canvas.rows, self._key_row.spots, x, y))
-
-    def on_key(self, event: events.Key) -> None:
-        """Show where a key of the board has its effect, if it has none here."""
-        if event.key in self.elsewhere and not any(event.key in key.keys for key in self.key_table):
-            self.notify(self.elsewhere[event.key], timeout=2)
 
     async def _point(self, x: int, y: int) -> None:
         """Handle a click above the footer, at column `x` and row `y`."""

@@ -20,7 +20,7 @@ from textual.widgets import Input
 
 from sparktop.analysis.summary import verdict
 from sparktop.analysis.wall import wall_of
-from sparktop.config.keys import KEYS, SWEEP_KEYS, Key
+from sparktop.config.keys import KEYS, Key
 from sparktop.errors import SparktopError, UsageError
 from sparktop.model.balance import BalanceWord, balances_read_first
 from sparktop.model.instant import Countdown
@@ -59,9 +59,6 @@ _TIME_KEYS = {
 }
 """Text in the row of keys, by the names of those that come first while a past moment is shown."""
 _FOOTER_ACTIONS = {"↓": "select(1)", "↑": "select(-1)", "esc": "back"}
-_OF_A_SWEEP = {
-    key: f"{entry.shown} is for the screen of a sweep" for entry in SWEEP_KEYS for key in entry.keys
-}
 _FILTER_WORDS = "filter: words in name, model, URL, state … esc drops it"
 _LINED = frozenset({"prometheus", "members", "scraped", "machines"})
 """Kinds of panels whose lines can be selected while they are shown alone."""
@@ -88,7 +85,6 @@ class OverviewScreen(CanvasScreen):
     OverviewScreen > Input:focus { border: none; }
     OverviewScreen > Input.asking { display: block; }
     """
-    elsewhere = _OF_A_SWEEP
     footer_actions = _FOOTER_ACTIONS
     ask_ranks: Callable[[str], str] | None = None
     """Begins to ask about the ranks of a backend and returns a message; None if nothing is polled here."""

@@ -11,13 +11,12 @@ from msgspec.structs import replace
 
 from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.server.router import router_panel
 from stage.rehearsal import START, Outage, Rehearsal, RouterPart
-from tests.panels.drawn import SIZES, board, flat, texts
+from tests.panels.drawn import SIZES, flat, texts
 
 pytestmark = pytest.mark.long
 
@@ -56,15 +55,6 @@ def test_routers_stand_between_nodes_and_backends(
         assert kinds.index("router") == 1
     assert all(len(one.rows) in {one.place.height, 0} for one in scene.draw())
     assert len(flat(scene)) == scene.layout.height
-
-
-@pytest.mark.parametrize(("width", "height"), SIZES)
-def test_a_router_alone_has_the_loads_of_its_backends(routed: Snapshot, width: int, height: int) -> None:
-    """The loads of its backends are drawn below its deployments if there is room, and fill the screen."""
-    text = texts(board(routed, (width, height), zoomed=PanelKey("router", "proxy")))
-    assert (len(text), any("requests" in row for row in text)) == (height, height > SIZES[0][1])
-    empty = sum(not row.strip(" │") for row in text)
-    assert empty <= height / 4 or height == SIZES[0][1]
 
 
 def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:
