@@ -26,9 +26,6 @@ from sparktop.simulation.thermal import AMBIENT_C
 _GIB = 2**30
 QUIET_S = 10.0
 """Seconds from the end of another client's last request until the load resumes."""
-STALE_COUNTS = RouterSettings(increment_lag_s=0.05, decrement_lag_s=0.1)
-"""Router settings: its counts of running requests show a new request 50 ms late and the end of a request 100
-ms late, so that simultaneous requests see equal counts."""
 BURST_COUNTS = RouterSettings(increment_lag_s=0.03)
 """Router settings: its counts of running requests show a new request 30 ms late, about as long as a burst
 takes to arrive through loopback. So most of a burst goes to one server, as in the least-busy column of spark-
@@ -226,8 +223,12 @@ SCENARIOS = {
     for scenario in (
         Scenario(
             "oscillation",
+            # Short prompts: long ones of requests that herd share steps, which costs less than an even split.
             strategy="least-busy",
-            counts=STALE_COUNTS,
+            prompt_tokens=32,
+            output_tokens=48,
+            spread=0.1,
+            counts=OLD_COUNTS,
         ),
         Scenario(
             "cooldown",

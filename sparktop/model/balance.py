@@ -272,9 +272,12 @@ class Balance(Struct, frozen=True):
     lost_before_s: float | None = None
     """Age of `lost_before_percent` in seconds."""
     lost_estimate_percent: float | None = None
-    """As `lost_percent`, however uncertain; shown with its error where `lost_percent` is None."""
+    """As `lost_percent`, however uncertain; shown with its error where that is at most half of it."""
     lost_error_points: float | None = None
-    """By how many percentage points `lost_estimate_percent` may be off: two standard errors of the slope."""
+    """By how many percentage points `lost_estimate_percent` may be off: two standard errors of the slope, and
+    how much longer prompts may take that no longer arrive together."""
+    lost_by_chance_percent: float | None = None
+    """What random routing would lose, for a swing: percent of the same best split's throughput."""
     skew: float | None = None
     """Mean of (load - share) / share, of the backend that is furthest above its share."""
     skew_backend: str | None = None
@@ -368,12 +371,14 @@ class Balance(Struct, frozen=True):
 
     @property
     def lost_words(self) -> str:
-        """Percent of throughput lost, with an error above 3 points: "31 %", "33 ± 5 %"; "" if unknown."""
+        """Percent of throughput lost, with an error above 3 points: "31 %", "33 ± 5 %"; "" if unknown.
+
+        It is unknown, too, where the error is more than half of it.
+        """
         if self.lost_percent is not None:
             return "<1 %" if self.lost_percent < _WORTH_PERCENT else f"{self.lost_percent:.0f} %"
-        if self.lost_estimate_percent is None or self.lost_error_points is None:
-            return ""
-        return f"{self.lost_estimate_percent:.0f} ± {self.lost_error_points:.0f} %"
+        lost, error = self.lost_estimate_percent, self.lost_error_points
+        return "" if lost is None or error is None or error > lost / 2 else f"{lost:.0f} ± {error:.0f} %"
 
     @property
     def poll_s(self) -> float | None:
@@ -411,9 +416,9 @@ class Balance(Struct, frozen=True):
 
 def balance_cost(balance: Balance) -> str:
     """Return in a few words what an uneven load costs, or how often it swings; "" if neither is known."""
-    lost, period = balance.lost_percent, balance.period_s
-    if lost is not None and lost >= _WORTH_PERCENT:
-        return f"−{lost:.0f} % tok/s"
+    lost, period = balance.lost_words, balance.period_s
+    if lost and (balance.lost_estimate_percent or balance.lost_percent or 0.0) >= _WORTH_PERCENT:
+        return f"−{lost} tok/s"
     return "" if period is None else f"every {short_seconds(period)}"
 
 

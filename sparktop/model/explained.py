@@ -167,7 +167,7 @@ LIMITS: Mapping[LimitKind, Explained] = {
 BALANCE: Mapping[str, Explained] = {
     BalanceWord.OSCILLATING: Explained(
         "the load swings from one backend to another, more than chance would have it",
-        "simple-shuffle or round-robin instead of least-busy; w shows period and evidence",
+        "simple-shuffle or round-robin instead of least-busy, if w says that they would lose less",
     ),
     BalanceWord.STARVED: Explained(
         "one has next to nothing to do while another has more than its share, and throughput is lost",

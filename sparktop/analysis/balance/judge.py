@@ -33,6 +33,7 @@ from sparktop.analysis.balance.load_grid import (
 from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.analysis.balance.spread import (
     LOST_WITHIN,
+    Lost,
     dispersion,
     fewest_requests,
     follow_lead,
@@ -44,7 +45,7 @@ from sparktop.analysis.balance.spread import (
     skew,
     starved_shares,
 )
-from sparktop.analysis.balance.step_time import FLAT, group_pace, slots_of, variance_factor
+from sparktop.analysis.balance.step_time import FLAT, group_pace, lost_by_chance, slots_of, variance_factor
 from sparktop.analysis.balance.swings import find_convoys, find_herds, find_swing, swing_score
 from sparktop.model.balance import SLOW_S, Balance, BalanceWord, GroupPace, Swing
 from sparktop.model.router import stale_s
@@ -402,8 +403,8 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         swing = replace(swing, score=swing_score(z, count, swing))
     starved, starved_any, away, away_any = starved_shares(grid, counted, load.e2e_s)
     meant = any(track.part is not None for track in grid.tracks)
-    lost, error = (None, None) if meant else lost_share(grid, counted, pace.common)
-    is_certain = error is not None and error <= LOST_WITHIN
+    lost = None if meant else lost_share(grid, counted, pace.common)
+    is_certain = lost is not None and lost.error <= LOST_WITHIN
     margin = lead_margin(typical, count, factor)
     changes, swap_s = follow_lead(grid, counted, margin)
     turns, turns_of_one, turned_s = follow_turns(grid, counted)
@@ -435,10 +436,10 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         empty_any_percent=100 * away_any if counts else None,
         away_s={name: seconds for name, seconds in zip(names, away, strict=True) if seconds},
         free_slot_percent=_percent(free_slot_share(grid)),
-        lost_percent=_percent(lost if is_certain else None),
+        lost_percent=_percent(lost.share if lost is not None and is_certain else None),
         lost_unknown=None if is_certain else _why_lost_is_unknown(load, grid, pace, lost, has_counts=counts),
-        lost_estimate_percent=_percent(lost),
-        lost_error_points=_percent(error),
+        lost_estimate_percent=_percent(lost and lost.share),
+        lost_error_points=_percent(lost and lost.error),
         skew=excess,
         skew_backend=None if ahead is None else names[ahead],
         turns=turns,
@@ -545,6 +546,12 @@ def _with_reasons(
     result: Balance, load: GroupLoad, grid: LoadGrid, met: frozenset[str], reason: str | None
 ) -> Balance:
     """Return a balance that has a verdict with its reasons, cause and hint."""
+    if result.word is BalanceWord.OSCILLATING and result.pace.common is not None:
+        limits = [limit for limit in map(slots_of, grid.tracks) if limit]
+        chance = lost_by_chance(
+            result.mean_total or 0.0, len(grid.loads), result.pace.common, min(limits, default=None)
+        )
+        result = replace(result, lost_by_chance_percent=_percent(chance))
     leads = _swaps_the_lead(result)
     reasons = balance_words.reasons(result, load, grid, reason, long=leads)
     if result.word is BalanceWord.OSCILLATING and not (leads or _rhythm_says_most(result.swing, met)):
@@ -587,12 +594,12 @@ def _swaps_the_lead(measured: Balance) -> bool:
 
 
 def _why_lost_is_unknown(
-    load: GroupLoad, grid: LoadGrid, pace: GroupPace, lost: float | None, *, has_counts: bool
+    load: GroupLoad, grid: LoadGrid, pace: GroupPace, lost: Lost | None, *, has_counts: bool
 ) -> str:
     if load.prefills:
         return "only prompts are computed"
     if lost is not None:
-        return "the time of a step is too uncertain"
+        return f"the time of {'prompts' if lost.by_prompts else 'a step'} is too uncertain"
     if any(track.part is not None for track in grid.tracks):
         return "the split is uneven on purpose"
     if not has_counts:
@@ -626,6 +633,7 @@ def _without_router(balance: Balance, grid: LoadGrid, strategy: str | None) -> B
         lost_percent=None,
         lost_estimate_percent=None,
         lost_error_points=None,
+        lost_by_chance_percent=None,
         lost_unknown=balance.unrouted or "its router follows keys",
         reasons=balance_words.reasons_without_router(balance, grid, strategy),
     )

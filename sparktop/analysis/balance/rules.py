@@ -824,7 +824,7 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[RuleCheck
             100 * STARVED_LOSS,
             "estimated against the same requests spread evenly",
             "%",
-            but="" if balance.lost_words else balance.lost_unknown or "",
+            but="" if balance.lost_estimate_percent is not None else balance.lost_unknown or "",
             error=balance.lost_error_points if balance.lost_percent is None else None,
         ),
     )

@@ -7,13 +7,16 @@ slot of the `LoadGrid`. The *lead* is the backend with clearly most load.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import compress, groupby, pairwise
-from operator import ne
+from operator import ne, sub
 from statistics import median
+from typing import NamedTuple
 
 from sparktop.analysis.balance.load_grid import LoadGrid
-from sparktop.analysis.balance.step_time import slots_of, throughput, with_slope
+from sparktop.analysis.balance.step_time import slots_of, with_slope
 from sparktop.model.balance import StepTime
 
 STARVED_SHARE = 0.1
@@ -25,6 +28,8 @@ LOST_WITHIN = 0.03
 """Largest uncertainty of a throughput loss that is shown without it, as a share of the throughput."""
 _ERRORS = 2.0
 """Half-width of the slope's confidence interval, in standard errors."""
+_ITERATIONS = 12
+"""Iterations in which the time of prompts is found; each doubles the exact digits."""
 _ROUNDING = 1e-6
 """Part of a slot by which times may be off through floating-point arithmetic."""
 _FULL = 1.5
@@ -198,38 +203,120 @@ def free_slot_share(grid: LoadGrid) -> float | None:
     return result / loaded_slots if loaded_slots else None
 
 
-def lost_share(
-    grid: LoadGrid, slots: Sequence[int], step: StepTime | None
-) -> tuple[float | None, float | None]:
+def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> Lost | None:
     """Estimate which part of the throughput is lost, compared with equal loads, over time slots.
 
-    Return (1 - Σ T(x) / Σ T(share), 0 to 1, where T(x) is the throughput with x requests; by how much that
-    changes at most when the slope of the step time varies by its error).
+    The share is 1 - Σ T(x) / Σ T(share), where T(x) is the throughput with x requests. None if `step` (the
+    time of a decode step by batch size) is None, or if `slots` is empty.
 
-    Throughput as a function of the load is concave, so for backends of equal speed the loss cannot be
-    negative (Jensen). Both are None if `step` (the step time by batch size) is None, or if `slots`
-    is empty.
+    Prompts take time, too: for each token the time that decode steps leave unexplained in what was really
+    generated. Where requests arrive together now, equal loads may leave them fewer prompts to share a step
+    with. How much longer prompts then take depends on the model: as long as now if a step costs the same for
+    each prompt token, several times as long if it reads weights once for all. The share is the middle of
+    both, and the error includes them.
     """
     if step is None or not slots:
-        return None, None
+        return None
+    made_tps = _made_tps(grid)
     limits = list(map(slots_of, grid.tracks))
-    share = _lost_part(grid, slots, step, limits)
-    ends = [_lost_part(grid, slots, with_slope(step, errors), limits) for errors in (-_ERRORS, _ERRORS)]
-    return share, max(abs(end - share) for end in ends)
+    filled = [slot for slot, total in enumerate(grid.totals) if total >= 0]
+    in_window, now = _batches(grid, filled, limits), _batches(grid, slots, limits)
+    even = _batches(grid, slots, limits, is_even=True)
+    apart = math.sqrt(_bunching(grid))
+    ends: list[tuple[float, float]] = []
+    for errors in (0.0, -_ERRORS, _ERRORS):
+        line = with_slope(step, errors)
+        prompt_s = _prompt_seconds(in_window, line, made_tps * len(filled))
+        now_tps = _sum_of_tps(now, line, prompt_s)
+        ends.append(
+            (
+                1 - now_tps / _sum_of_tps(even, line, prompt_s),
+                1 - now_tps / _sum_of_tps(even, line, prompt_s * apart),
+            )
+        )
+    alike, apart_too = ends[0]
+    share = (alike + apart_too) / 2
+    error = max(abs(end - share) for pair in ends for end in pair)
+    return Lost(max(0.0, share), error, by_prompts=abs(alike - share) > error / 2)
 
 
-def _lost_part(grid: LoadGrid, slots: Sequence[int], step: StepTime, limits: Sequence[int | None]) -> float:
-    """Return the part of the throughput that is lost if a step takes `step` by its batch size.
+class Lost(NamedTuple):
+    """A share of the throughput that is lost."""
+
+    share: float
+    """0 to 1."""
+    error: float
+    """By how much `share` may be off."""
+    by_prompts: bool
+    """Whether this is mostly so because nobody knows how prompts would share steps under an even split."""
+
+
+def _made_tps(grid: LoadGrid) -> float:
+    """Return the group's mean tokens per second in the grid's time; infinite if a backend's are unknown."""
+    begin_s = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
+    total_tps = 0.0
+    for track in grid.tracks:
+        speeds = (track.generation_tps or ())[bisect_left(track.times_s, begin_s) :]
+        known = [speed for speed in speeds if speed >= 0]
+        if not known:
+            return math.inf
+        total_tps += sum(known) / len(known)
+    return total_tps
+
+
+def _bunching(grid: LoadGrid) -> float:
+    """Return how many requests arrive together, against those that come by chance; at least 1.
+
+    This is the mean number that came to a backend between two samples, as a request sees it. Where a backend
+    does not count its requests, a rise of its load stands for them.
+    """
+    begin_s = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
+    came: list[float] = []
+    for track, column in zip(grid.tracks, grid.loads, strict=True):
+        arrived = column
+        if track.arrived is not None:
+            arrived = list(track.arrived[bisect_left(track.times_s, begin_s) :])
+        changes = list(map(sub, arrived[1:], arrived))
+        came += [max(0.0, change) for change in changes if not math.isnan(change)]
+    total = sum(came)
+    return max(1.0, sum(count * count for count in came) / total / (1 + total / len(came))) if total else 1.0
+
+
+def _batches(
+    grid: LoadGrid, slots: Sequence[int], limits: Sequence[int | None], *, is_even: bool = False
+) -> Counter[float]:
+    """Return in how many time slots of how many backends a batch had each size; `is_even`: would have had.
 
     `limits` has for each backend the requests that it runs at once.
     """
-    made_tps = best_tps = 0.0
-    even = [grid.totals[slot] / len(grid.loads) for slot in slots]
+    sizes: Counter[float] = Counter()
     for column, limit in zip(grid.loads, limits, strict=True):
-        makes = throughput(step, limit)
-        made_tps += sum(makes(column[slot]) for slot in slots)
-        best_tps += sum(map(makes, even))
-    return max(0.0, 1 - made_tps / best_tps) if best_tps > 0 else 0.0
+        loads = (grid.totals[slot] / len(grid.loads) if is_even else column[slot] for slot in slots)
+        sizes.update(load if limit is None else min(load, limit) for load in loads if load > 0)
+    return sizes
+
+
+def _sum_of_tps(batches: Mapping[float, int], step: StepTime, prompt_s: float) -> float:
+    """Return Σ T(batch) if each token takes `prompt_s` more than its part of a decode step."""
+    base, slope = step.base_s, step.per_request_s + prompt_s
+    return sum(times * batch / (base + slope * batch) for batch, times in batches.items())
+
+
+def _prompt_seconds(batches: Mapping[float, int], step: StepTime, made: float) -> float:
+    """Return the seconds by which each token takes longer than its part of a decode step, at least 0.
+
+    `made` is Σ T(batch) as it was measured. Newton's method, from below on a convex curve.
+    """
+    prompt_s = 0.0
+    for _ in range(_ITERATIONS):
+        beyond = _sum_of_tps(batches, step, prompt_s) - made
+        if beyond <= 0 or made <= 0:
+            break
+        slope = step.per_request_s + prompt_s
+        prompt_s += beyond / sum(
+            times * (batch / (step.base_s + slope * batch)) ** 2 for batch, times in batches.items()
+        )
+    return prompt_s
 
 
 def skew(grid: LoadGrid, slots: Sequence[int]) -> tuple[int, float, float] | None:

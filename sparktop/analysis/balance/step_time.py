@@ -196,7 +196,13 @@ def variance_factor(total: float, backends: int, step: StepTime | None, slots: i
 
 
 def _factor_with_slots(total: int, backends: int, ratio: float, slots: int) -> float:
-    """Return the `variance_factor` for backends that may be full: requests queue and steps stop growing.
+    """Return the `variance_factor` for backends that may be full: requests queue and steps stop growing."""
+    weights = _random_log_weights(total, backends, ratio, slots)
+    return _mean_and_variance(weights)[1] / (total / backends if backends > 2 else total / 4)  # noqa: PLR2004 - a pair
+
+
+def _random_log_weights(total: int, backends: int, ratio: float, slots: int) -> list[float]:
+    """Return the logarithms of the weights of a backend's loads 0, 1, … `total` under random routing.
 
     `ratio` is the step time at batch 0 divided by the time that each request adds. `slots` is the number
     of requests that a backend runs at once. The result is exact for two backends. For more backends, the
@@ -207,26 +213,40 @@ def _factor_with_slots(total: int, backends: int, ratio: float, slots: int) -> f
     for load in range(1, total + 1):
         batch = min(load, slots)
         log_weights.append(log_weights[-1] + math.log((ratio + batch) / batch))
-    mean = total / backends
     if backends == 2:  # noqa: PLR2004 - what one has not, the other has
-        of_both = [first + second for first, second in zip(log_weights, reversed(log_weights), strict=True)]
-        return _mean_and_variance(of_both)[1] / (mean / 2)
-    return _variance_at_mean(log_weights, mean) / mean
+        return [first + second for first, second in zip(log_weights, reversed(log_weights), strict=True)]
+    return _tilted_to_mean(log_weights, total / backends)
 
 
-def _variance_at_mean(log_weights: Sequence[float], mean: float) -> float:
-    """Return the variance of a load whose weights get a factor for each request, to have this mean.
+def _tilted_to_mean(log_weights: Sequence[float], mean: float) -> list[float]:
+    """Return logarithms of a load's weights with a factor for each request, so that it has this mean.
 
-    `log_weights` are the logarithms of the weights of the loads 0, 1, 2, … The factor, a tilt of the
-    logarithms, is found by bisection.
+    The factor, a tilt of the logarithms, is found by bisection.
     """
     low, high = -log_weights[-1] / (len(log_weights) - 1) - 20.0, 20.0
+    tilted = list(log_weights)
     for _ in range(40):
         tilt = (low + high) / 2
         tilted = [log_weight + tilt * load for load, log_weight in enumerate(log_weights)]
-        tilted_mean, variance = _mean_and_variance(tilted)
-        low, high = (tilt, high) if tilted_mean < mean else (low, tilt)
-    return variance
+        low, high = (tilt, high) if _mean_and_variance(tilted)[0] < mean else (low, tilt)
+    return tilted
+
+
+def lost_by_chance(total: float, backends: int, step: StepTime, slots: int | None) -> float | None:
+    """Return which part of the throughput of equal loads random routing loses, 0 to 1.
+
+    `total` is the number of requests in the group, `slots` the number that a backend runs at once. None
+    without requests, and for more than thousands of them.
+    """
+    count = round(total)
+    if not 1 <= count <= _MOST_STATES or backends < 2:  # noqa: PLR2004 - alone, nothing spreads
+        return None
+    ratio = step.base_s / max(step.per_request_s, 1e-9)
+    weights = _random_log_weights(count, backends, ratio, slots or count)
+    makes, largest = throughput(step, slots), max(weights)
+    chances = [math.exp(weight - largest) for weight in weights]
+    random_tps = sum(chance * makes(load) for load, chance in enumerate(chances)) / sum(chances)
+    return max(0.0, 1 - random_tps / makes(count / backends))
 
 
 def _mean_and_variance(log_weights: Sequence[float]) -> tuple[float, float]:

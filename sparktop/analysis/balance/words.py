@@ -146,8 +146,10 @@ def reasons_without_router(result: Balance, grid: LoadGrid, strategy: str | None
 def _cost_sentences(result: Balance) -> list[str]:
     """Return sentences on starved backends, the throughput lost, and how far apart the loads are."""
     sentences = _starved_sentences(result)
-    if result.lost_percent is not None and result.lost_percent >= _WORTH_SAYING_PERCENT:
-        sentences.append(f"about {result.lost_percent:.0f} % of throughput lost to uneven loads")
+    if result.lost_words and (result.lost_estimate_percent or 0.0) >= _WORTH_SAYING_PERCENT:
+        chance = result.lost_by_chance_percent
+        random = "" if chance is None else f"; random routing would lose about {chance:.0f} %"
+        sentences.append(f"about {result.lost_words} of throughput lost to uneven loads{random}")
     if result.dispersion_z is not None and result.word_now is not BalanceWord.UNEVEN:
         sentences.append(_unlike_chance(result.dispersion_z))
     return sentences
@@ -317,10 +319,27 @@ def _routed_advice(result: Balance, load: GroupLoad, grid: LoadGrid) -> tuple[st
         are_counted = all(track.errors is not None for track in grid.tracks)
         herding = are_counted and are_herds(result.arrivals, result.convoys)
         unknown = "" if are_counted else " (unless the router's log has cooldowns)"
-        return (_HERDING if herding else None), f"try simple-shuffle or round-robin{unknown}"
+        hint = _random_routing_advice(result)
+        return (_HERDING if herding else None), hint and f"{hint}{unknown}"
     if word is BalanceWord.UNEVEN and result.window_s >= _FLAT_S and "least" in (load.strategy or "").lower():
         return _DRIFT
     return None, None
+
+
+def _random_routing_advice(result: Balance) -> str | None:
+    """Return how to try random routing, by what that gains; None if it gains next to nothing."""
+    lost, error, chance = (
+        result.lost_estimate_percent,
+        result.lost_error_points,
+        result.lost_by_chance_percent,
+    )
+    if lost is None or error is None or chance is None or not result.lost_words:
+        return "compare with simple-shuffle in a sweep: what it gains is not known"
+    if lost + error < chance + _WORTH_SAYING_PERCENT:
+        return None
+    if lost - error < chance:
+        return "compare with simple-shuffle in a sweep: it may gain nothing"
+    return "try simple-shuffle or round-robin"
 
 
 def backends_without_tokens(grid: LoadGrid) -> tuple[list[str], bool]:

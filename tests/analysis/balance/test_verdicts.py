@@ -122,7 +122,7 @@ def test_the_reasons_of_the_cooldowns_can_be_checked_on_the_graph() -> None:
         "spark-a and spark-b swap the lead (8 changes in 2.5 min; period 39 s ≈ 2 × the median E2E of 19 s)",
         "spark-a starves: nearly empty 35 % of the time",
         "spark-b starves: nearly empty 31 % of the time",
-        "about 31 % of throughput lost to uneven loads",
+        "about 31 % of throughput lost to uneven loads; random routing would lose about 1 %",
     )
 
 

@@ -62,13 +62,13 @@ def test_header_and_footer_fit(broken: Snapshot, width: int) -> None:
 
 @pytest.mark.long
 def test_the_header_says_the_worst_thing_in_words() -> None:
-    """On every width the swing is named, and from 80 on with the key that says more."""
+    """On every width the swing is named with its cost, and with room the key that says more."""
     swinging = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"]).play(75).snapshot()
     for width, said in (
-        (60, "▲ oscillating every 10 s"),
-        (80, "▲ oscillating every 10 s (w)"),
-        (120, "▲ proxy is oscillating, every 10 s → try simple-shuffle (w)"),
-        (200, "▲ proxy is oscillating, every 10 s → try simple-shuffle or round-robin (w)"),
+        (60, "▲ oscillating −28 ± 10 % tok/s (w)"),
+        (80, "▲ oscillating −28 ± 10 % tok/s"),
+        (120, "▲ proxy is oscillating, −28 ± 10 % tok/s → try simple-shuffle (w)"),
+        (200, "▲ proxy is oscillating, −28 ± 10 % tok/s → try simple-shuffle or round-robin (w)"),
     ):
         header = row_text(header_row(swinging, width))
         assert said in header

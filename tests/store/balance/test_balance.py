@@ -60,7 +60,7 @@ def test_a_swing_is_named_told_once_and_held() -> None:
     (event,) = seen.events
     assert (event.severity, event.subject) == (Severity.WARNING, "proxy")
     assert event.message.startswith("oscillating begins: spark-a and spark-b swing against each other every")
-    assert "try simple-shuffle or round-robin" in event.message
+    assert "compare with simple-shuffle in a sweep: what it gains is not known" in event.message
     (alert,) = seen.alerts
     assert (alert.id, alert.severity) == ("balance:proxy:oscillating", Severity.WARNING)
     assert alert.since == event.at == found.since

@@ -1,0 +1,115 @@
+"""What uneven loads cost, with the time that prompts take, and what random routing would gain."""
+
+from __future__ import annotations
+
+import math
+from itertools import accumulate
+
+import pytest
+from msgspec.structs import replace
+
+from sparktop.analysis.balance.load_grid import LoadTrack, lay_out
+from sparktop.analysis.balance.spread import lost_share
+from sparktop.analysis.balance.step_time import lost_by_chance, throughput
+from sparktop.analysis.balance.words import _random_routing_advice
+from sparktop.model.balance import Balance, StepTime, balance_cost
+
+STEP = StepTime(base_s=0.036, per_request_s=0.0024, pairs=100)
+TURN_S, HZ, CLIENTS = 8, 4, 32
+
+
+def turns(name: str, first: int, decoding: float, *, together: bool) -> LoadTrack:
+    """Return a server that has all requests every second turn, and decodes for this share of its time.
+
+    Its requests arrive with its turn, or one by one in it.
+    """
+    count = 12 * TURN_S * HZ
+    full = [index // (TURN_S * HZ) % 2 == first for index in range(count)]
+    tps = decoding * throughput(STEP, None)(CLIENTS)
+    begins = [index % (TURN_S * HZ) == 0 and has for index, has in enumerate(full)]
+    came = [
+        CLIENTS * begin if together else CLIENTS / (TURN_S * HZ) * has
+        for begin, has in zip(begins, full, strict=True)
+    ]
+    return LoadTrack(
+        name,
+        [index / HZ for index in range(count)],
+        [float(CLIENTS * has) for has in full],
+        [0.0] * count,
+        [tps * has for has in full],
+        arrived=list(accumulate(came)),
+    )
+
+
+def even_tps(decoding: float, longer: float = 1.0) -> float:
+    """Return what two servers with half of the requests make; prompts take `longer` times as long as now."""
+    prompt_s = (1 / decoding - 1) / throughput(STEP, None)(CLIENTS)
+    slower = replace(STEP, per_request_s=STEP.per_request_s + longer * prompt_s)
+    return 2 * throughput(slower, None)(CLIENTS / 2)
+
+
+@pytest.mark.parametrize("decoding", [1.0, 0.7, 0.4])
+def test_time_that_prompts_take_is_lost_with_any_split(decoding: float) -> None:
+    """An even split computes the prompts, too: the loss is that of the decode steps between them."""
+    grid = lay_out(
+        [turns("a", 0, decoding, together=False), turns("b", 1, decoding, together=False)], 96.0, 96.0
+    )
+    assert grid is not None
+    lost = lost_share(grid, range(len(grid.totals)), STEP)
+    assert lost is not None
+    made = decoding * throughput(STEP, None)(CLIENTS)
+    assert lost.share == pytest.approx(1 - made / even_tps(decoding), abs=0.005)
+    assert lost.error < 0.005
+
+
+def test_prompts_that_share_steps_now_may_not_under_an_even_split() -> None:
+    """Where requests arrive together the loss lies between prompts as now and longer ones: it may be none."""
+    grid = lay_out([turns("a", 0, 0.5, together=True), turns("b", 1, 0.5, together=True)], 96.0, 96.0)
+    assert grid is not None
+    lost = lost_share(grid, range(len(grid.totals)), STEP)
+    assert lost is not None
+    made = 0.5 * throughput(STEP, None)(CLIENTS)
+    most = 1 - made / even_tps(0.5)
+    least = 1 - made / even_tps(0.5, longer=math.sqrt(CLIENTS / (1 + CLIENTS / (2 * TURN_S * HZ))))
+    assert least < 0 < most
+    assert lost.error == pytest.approx((most - least) / 2, abs=0.02)
+    assert lost.by_prompts
+
+
+@pytest.mark.parametrize(("clients", "slots"), [(32, None), (32, 16), (128, None)])
+def test_random_routing_loses_what_its_chain_says(clients: int, slots: int | None) -> None:
+    """The loss is the mean over the birth-death chain with pi(n+1) / pi(n) = T(C-n) / T(n+1)."""
+    makes = throughput(STEP, slots)
+    weights = [1.0]
+    for load in range(clients):
+        weights.append(weights[-1] * makes(clients - load) / makes(load + 1))
+    mean_tps = sum(weight * makes(load) for load, weight in enumerate(weights)) / sum(weights)
+    found = lost_by_chance(clients, 2, STEP, slots)
+    assert found == pytest.approx(1 - mean_tps / makes(clients / 2), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("lost", "error", "chance", "hint", "cost"),
+    [
+        (24.0, 8.0, 2.0, "try simple-shuffle or round-robin", "−24 ± 8 % tok/s"),
+        (24.0, 13.0, 2.0, "compare with simple-shuffle in a sweep: what it gains is not known", "every 9 s"),
+        (0.0, 48.0, 2.0, "compare with simple-shuffle in a sweep: what it gains is not known", "every 9 s"),
+        (None, None, None, "compare with simple-shuffle in a sweep: what it gains is not known", "every 9 s"),
+        (20.0, 6.0, 16.0, "compare with simple-shuffle in a sweep: it may gain nothing", "−20 ± 6 % tok/s"),
+        (8.0, 3.5, 14.0, None, "−8 ± 4 % tok/s"),
+    ],
+)
+def test_random_routing_is_advised_where_it_gains(
+    lost: float | None, error: float | None, chance: float | None, hint: str | None, cost: str
+) -> None:
+    """It is to be compared where its gain is not known, and not named where it loses as much."""
+    swing = Balance(
+        "proxy",
+        ("a", "b"),
+        period_s=9.0,
+        lost_estimate_percent=lost,
+        lost_error_points=error,
+        lost_by_chance_percent=chance,
+    )
+    assert _random_routing_advice(swing) == hint
+    assert balance_cost(swing) == cost
