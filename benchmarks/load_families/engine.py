@@ -86,6 +86,8 @@ class Speed:
     base_s: float
     per_request_s: float
     prompt_token_s: float = 0.00002
+    prompt_step_s: float = 0.0
+    """What a step takes longer if it has a prompt at all, as reading all experts does."""
     slots: int = 64
     factor: float = 1.0
     """Speed relative to other backends."""
@@ -140,6 +142,7 @@ class Backend:
         if self._stepping:
             speed = self.speed
             work_s = speed.base_s + speed.per_request_s * len(self.running) + speed.prompt_token_s * prompt
+            work_s += speed.prompt_step_s if prompt else 0.0
             self.prompt_tokens += prompt
             self._clock.after(work_s / speed.factor, self._end_step)
 

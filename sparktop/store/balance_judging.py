@@ -120,15 +120,25 @@ def unjudged_in_sweep(group: JudgedGroup) -> Balance:
 
 
 def _unless_halted(balance: Balance, group: JudgedGroup) -> Balance:
-    """Return `balance`, or unknown in place of a good verdict while a member does not serve what it holds.
+    """Return `balance` without a loss or a good verdict while a member does not serve what it holds.
 
-    Such requests stay where they are, so their even split says nothing good.
+    Such requests stay where they are, so their even split says nothing good, and what is lost is not the
+    router's.
     """
     halted = [f"{member.name} ({member.halted})" for member in group.members if member.halted]
-    if not halted or balance.word_now not in {BalanceWord.BALANCED, BalanceWord.IDLE}:
+    if not halted:
         return balance
     verb = "does not serve its requests" if len(halted) == 1 else "do not serve their requests"
     reason = f"{' and '.join(halted)} {verb}"
+    balance = replace(
+        balance,
+        lost_percent=None,
+        lost_estimate_percent=None,
+        lost_error_points=None,
+        lost_unknown=reason,
+    )
+    if balance.word_now not in {BalanceWord.BALANCED, BalanceWord.IDLE}:
+        return balance
     word = BalanceWord.UNKNOWN
     return replace(balance, word=word, word_now=word, confidence=None, reasons=(reason, *balance.reasons[1:]))
 

@@ -143,7 +143,8 @@ def test_requests_that_a_sleeping_server_holds_are_no_balance() -> None:
         pair.tell("spark-b", lane("0", 4.0, 0.0, 2e6 + 200.0 * step))
         seen = pair.look()
     assert (seen.balance[0].word, seen.balance[0].word_now) == (Is.UNKNOWN, Is.UNKNOWN)
-    assert seen.balance[0].reasons[0] == "spark-a (asleep) does not serve its requests"
+    reason = "spark-a (asleep) does not serve its requests"
+    assert (seen.balance[0].reasons[0], seen.balance[0].lost_unknown) == (reason, reason)
 
 
 def test_lanes_that_swing_within_an_even_group_are_named() -> None:

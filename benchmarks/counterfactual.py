@@ -1,0 +1,162 @@
+"""Measure the loss by uneven loads, and the advice, against what the same load makes with other routers.
+
+Runs of `load_families/` are watched by the real store. The truth is what the same clients, seeds and servers
+generate in a run of their own where the router always knows the loads and sends each request to the least
+loaded server, and where it chooses by chance. Nothing of it is computed from a curve. Prompts take next to
+no time, a time for each token, or a time for each step that has any, which prompts in one step share.
+
+usage: counterfactual.py [--runs 10] [--seed 5000000] [--only WORDS …] [--write]
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+import tables
+from load_families.engine import Speed, least_busy, shuffle
+from load_families.families import FAMILIES, Family, Scene
+from load_families.watching import Watching
+
+SECONDS, BEGIN_S = 240.0, 60.0
+PROMPTS = {
+    "short prompts": (0.00002, 0.0),
+    "long prompts": (0.0004, 0.0),
+    "prompts share steps": (0.00002, 0.2),
+}
+"""Seconds for each prompt token, and for each step that has any, by name."""
+CERTAIN_POINTS = 3.0
+"""Error of a figure that is shown without one."""
+HEADS = (
+    *("family", "prompts", "runs", "really lost, %: median (range)", "shown, of judgements"),
+    *("points off: median / p95", "within its error", "random routing advised: gains, %"),
+)
+Task = tuple[int, str, str]
+"""(index of the family, name of the prompts, seed)."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one run lost, and what was said of it."""
+
+    lost: float
+    """Percent of the tokens that the least loaded server would have made."""
+    gain: float
+    """By how many percent random routing makes more."""
+    judged: int = 0
+    shown: list[tuple[float, float]] = field(default_factory=list)
+    """(percent lost, its error in points), as shown."""
+    advised: bool = False
+    """Whether random routing was ever advised without a comparison."""
+
+
+def scene_of(family: Family, prompts: str, seed: str) -> Scene:
+    """Return a scene of `family` whose servers take a time for prompts as `prompts` says."""
+    scene = family.make(seed)
+    for backend in scene.backends:
+        backend.speed = with_prompts(backend.speed, prompts)
+    return scene
+
+
+def with_prompts(speed: Speed, prompts: str) -> Speed:
+    """Return a server's speed with the time of these prompts."""
+    token_s, step_s = PROMPTS[prompts]
+    return replace(speed, prompt_token_s=token_s, prompt_step_s=step_s)
+
+
+def tokens(scene: Scene) -> int:
+    """Return the tokens that a scene generates after its begin; it need not have run so far."""
+    scene.clock.run(max(BEGIN_S, scene.clock.now_s))
+    before = sum(one.generated_tokens for one in scene.backends)
+    scene.clock.run(SECONDS)
+    return sum(one.generated_tokens for one in scene.backends) - before
+
+
+class Judged(Watching):
+    """Collects what is said of the loss and what is advised."""
+
+    def __init__(self, family: Family, seed: str) -> None:
+        """Start before the first second."""
+        self.judged = 0
+        self.shown: list[tuple[float, float]] = []
+        self.advised = False
+        super().__init__(family, seed, None)
+
+    def _record(self) -> None:
+        for balance in self._store.snapshot().balance:
+            self.judged += balance.loaded_percent is not None and self._scene.clock.now_s > BEGIN_S
+            if balance.lost_words and balance.lost_estimate_percent is not None:
+                error = max(CERTAIN_POINTS, balance.lost_error_points or 0.0)
+                self.shown.append((balance.lost_estimate_percent, error))
+            self.advised |= (balance.hint or "").startswith("try simple-shuffle")
+
+
+def run_one(task: Task) -> Outcome:
+    """Run one scene as it is, with the least loaded server, and with random routing."""
+    index, prompts, seed = task
+    family = replace(
+        FAMILIES[index], seconds=SECONDS, make=lambda seed: scene_of(FAMILIES[index], prompts, seed)
+    )
+    watched = Judged(family, seed)
+    watched.run()
+    made = tokens(family.make(seed))
+    best, random = family.make(seed), family.make(seed)
+    gateway = best.gateway
+    gateway.choose = least_busy(lambda: gateway.in_flight, best.dice)
+    random.gateway.choose = shuffle(random.dice)
+    return Outcome(
+        100 * (1 - made / tokens(best)),
+        100 * (tokens(random) / made - 1),
+        watched.judged,
+        watched.shown,
+        watched.advised,
+    )
+
+
+def row(family: Family, prompts: str, runs: Sequence[Outcome]) -> list[str]:
+    """Return the row of a family with these prompts."""
+    losses = sorted(one.lost for one in runs)
+    off = sorted((abs(shown - one.lost), error) for one in runs for shown, error in one.shown)
+    judged, advised = sum(one.judged for one in runs), [one.gain for one in runs if one.advised]
+    apart = [points for points, _ in off]
+    return [
+        family.name,
+        prompts,
+        str(len(runs)),
+        f"{median(losses):.0f} ({losses[0]:.0f} to {losses[-1]:.0f})",
+        f"{100 * len(off) / max(1, judged):.0f} %",
+        f"{median(apart):.1f} / {apart[int(0.95 * len(apart))]:.1f}" if apart else "–",
+        tables.share(sum(points <= error for points, error in off), len(off)) if off else "–",
+        f"{min(advised):.0f} to {max(advised):.0f} in {len(advised)} runs" if advised else "never",
+    ]
+
+
+def main() -> int:
+    """Run the families and print their table."""
+    parser = tables.options(__doc__, runs=10, seed=5_000_000)
+    parser.add_argument("--only", nargs="+", metavar="WORDS", help="families whose name has one of these")
+    options = parser.parse_args()
+    words = options.only or ("stale counts", "convoys", "full servers", "random and round-robin")
+    chosen = [index for index, one in enumerate(FAMILIES) if any(word in one.name for word in words)]
+    kinds = [(index, prompts) for index in chosen for prompts in PROMPTS]
+    todo: list[Task] = [
+        (index, prompts, f"{FAMILIES[index].name}-{options.seed + number}")
+        for index, prompts in kinds
+        for number in range(options.runs)
+    ]
+    rows, found = list[list[str]](), list[Outcome]()
+    for outcome in tables.in_processes(run_one, todo):
+        found.append(outcome)
+        if len(found) == options.runs:
+            index, prompts = kinds[len(rows)]
+            rows.append(row(FAMILIES[index], prompts, found))
+            print("  ".join(rows[-1]), file=sys.stderr, flush=True)
+            found = []
+    tables.publish("counterfactual.py", tables.table(HEADS, rows), write=options.write)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
