@@ -797,7 +797,7 @@ def _end_words(with_rate: Sequence[LevelResult], leader: LevelResult, metric: st
     top = with_rate[-1]
     if leader is top:
         rise = "still rise" if is_rising(with_rate, metric) else "may still rise"
-        end = "which fills all slots" if top.concurrency == slots else "the largest that this sweep tries"
+        end = "as many as all slots" if top.concurrency == slots else "the largest that this sweep tries"
         return f"tok/s {rise} at c = {top.concurrency}, {end}"
     ratio = rate_ratio(top, leader, metric)
     difference = "no value to compare" if ratio is None else f"{signed(ratio.percent, 1)} %"

@@ -707,7 +707,7 @@ def _words_beyond_best(
     if target.slots is not None and best.concurrency >= target.slots:
         if best.concurrency > target.slots:
             return f"; more requests at once than its {target.slots} slots"
-        return f"; {best.point.label} fills all {target.slots} slots"
+        return f"; {best.point.label} is as many as its {target.slots} slots"
     if not is_rising(levels, metric):
         return ""
     if best.concurrency == result.plan.climb_to:

@@ -237,7 +237,7 @@ def test_the_limit_is_kept_and_named() -> None:
     step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
     assert step == (None, "tok/s still rise at c = 48, the largest that this sweep tries")
     step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01, slots=48)
-    assert step == (None, "tok/s still rise at c = 48, which fills all slots")
+    assert step == (None, "tok/s still rise at c = 48, as many as all slots")
     levels[1] = level(32, 150, 190, 310)
     step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
     assert step == (
