@@ -258,12 +258,12 @@ class Webhook:
 
     async def _post_once(self, document: bytes) -> tuple[str, bool] | None:
         """Post once; return None for success, else (why it failed, whether another try may succeed)."""
-        from sparktop.net.client import Request, send_once  # late: most starts have no webhook
+        from sparktop.net.once import post  # late: most starts have no webhook
 
-        url, mark, query = self._url.partition("?")
-        request = Request(url, self._where, self._token, mark + query, document=document)
         try:
-            status = (await send_once(request, self._deadline_s)).status
+            status = await post(
+                self._url, document, where=self._where, deadline_s=self._deadline_s, token=self._token
+            )
         except AnswerError as error:
             return error.message, True
         if status in _OK:

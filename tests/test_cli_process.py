@@ -25,7 +25,7 @@ vllm:generation_tokens_total{engine="0",model_name="tiny"} 1000.0
 """
 ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-m", "sparktop"]
-HEAVY = ("textual", "aiohttp", "pydantic", "psutil", "rich", "asyncio")
+HEAVY = ("textual", "httpx", "aiohttp", "pydantic", "psutil", "rich", "asyncio")
 IMPORTS = f"""
 import sys
 from sparktop.cli import COMMANDS, main

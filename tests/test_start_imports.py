@@ -23,7 +23,7 @@ LATE = (
     "sparktop.sweep.session",
 )
 """What no start needs: the reading of servers, judgements, screens of their own, sweeps."""
-HEAVY = ("pydantic", "aiohttp", "psutil", "plotext", "pynvml", "tomlkit", "jinja2")
+HEAVY = ("pydantic", "httpx", "aiohttp", "psutil", "plotext", "pynvml", "tomlkit", "jinja2")
 CONFIG = """
 theme = "spark-light"
 [[nodes]]
@@ -83,7 +83,7 @@ import sparktop.sources.ssh, sparktop.ui.app, sparktop.watch.monitor
 from sparktop.sources.decode import decode
 from sparktop.sources.replies import Reply, encode
 assert decode(encode(Reply("1"))).sparktop == "1"
-unneeded = "pydantic", "sparktop.sweep.session"
+unneeded = "pydantic", "httpx", "sparktop.sweep.session"
 print([name for name in unneeded if name in sys.modules])
 """
     found = subprocess.run(  # noqa: S603 - the command is ours

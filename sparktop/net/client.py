@@ -1,4 +1,4 @@
-"""The HTTP client of all but the load generator, on connections of aiohttp; what polls one address shares it.
+"""The HTTP client of all that polls, on connections of aiohttp; what polls one address shares it.
 
 It bounds the bytes of an answer, packed and unpacked, and its time. It follows no redirect to another host,
 and uses no proxy, no netrc and no cookies. What goes wrong is an `AnswerError`.
@@ -12,7 +12,6 @@ import os
 import re
 import socket
 import ssl
-import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from functools import lru_cache
@@ -77,7 +76,7 @@ _sockets: WeakSet[socket.socket] = WeakSet()
 
 
 class Request(Struct, frozen=True):
-    """One GET, or one POST of a form or of a JSON document."""
+    """One GET, or one POST of a form."""
 
     url: str
     where: str
@@ -91,9 +90,7 @@ class Request(Struct, frozen=True):
     headers: Mapping[str, str] = field(default_factory=dict)
     """Further headers."""
     form: Mapping[str, str] | None = None
-    """Sent by POST."""
-    document: bytes | None = None
-    """JSON, sent by POST; of the answer only the status counts."""
+    """Sent by POST; None for a GET."""
 
 
 class Response(Struct, frozen=True):
@@ -101,8 +98,7 @@ class Response(Struct, frozen=True):
 
     status: int
     body: bytes
-    """Complete and unpacked; of another status than 200 and to a document the beginning at most, b"" if it is
-    late."""
+    """Complete and unpacked; of another status than 200 the beginning at most, b"" if it is late."""
     at: float
     """When the headers arrived, in seconds on the caller's clock."""
     headers: Mapping[str, str]
@@ -161,7 +157,7 @@ class SharedSession:
         response = await self._send(asked, deadline_s, clock, cap_bytes)
         location = response.headers.get("Location", "")
         goal = same_page(asked.url, location) if response.status in REDIRECTS else None
-        if goal is not None and request.document is None:
+        if goal is not None:
             left_s = max(0.01, end - loop.time())
             again = await self._send(replace(request, url=goal), left_s, clock, cap_bytes)
             if again.status == OK:
@@ -177,23 +173,22 @@ class SharedSession:
     ) -> Response:
         """Send a request and return the answer; parameters and errors as of `get`."""
         where, url, at = request.where, _url(request), 0.0
-        sent = request.form if request.document is None else request.document
         response: aiohttp.ClientResponse | None = None
         collector: BodyCollector | None = None
         try:
             async with (
                 asyncio.timeout(deadline_s),
                 self._open_session().request(
-                    "GET" if sent is None else "POST",
+                    "GET" if request.form is None else "POST",
                     url,
-                    data=sent,
+                    data=request.form,
                     headers=_headers(request),
                     allow_redirects=False,
                     ssl=request.tls or True,
                 ) as response,
             ):
                 at = clock()
-                if response.status != OK or request.document is not None:
+                if response.status != OK:
                     return Response(response.status, await _beginning(response), at, response.headers)
                 collector = BodyCollector(response.headers.get("Content-Encoding", ""), cap_bytes)
                 if (response.content_length or 0) > cap_bytes:
@@ -232,24 +227,6 @@ class SharedSession:
                 max_field_size=_LONGEST_FIELD_BYTES,
             )
         return self._session
-
-
-async def send_once(request: Request, deadline_s: float) -> Response:
-    """Send a request on a connection of its own, and return the answer of any status.
-
-    A server may close a kept-alive connection just as it is used again.
-
-    Raises:
-        AnswerError: as for `SharedSession.get`.
-    """
-    session = SharedSession()
-    session.join()
-    try:
-        return await session.get(
-            request, deadline_s=deadline_s, clock=time.monotonic, cap_bytes=BODY_CAP_BYTES
-        )
-    finally:
-        await session.leave()
 
 
 class HttpSource:
@@ -393,8 +370,7 @@ def _parsed_url(text: str, *, has_key: bool) -> URL:
 
 def _headers(request: Request) -> dict[str, str]:
     secret = {"Authorization": f"Bearer {request.token}"} if request.token else {}
-    kind = {} if request.document is None else {"Content-Type": "application/json"}
-    return {**request.headers, **secret, **kind}
+    return {**request.headers, **secret}
 
 
 async def _beginning(response: aiohttp.ClientResponse) -> bytes:

@@ -55,7 +55,7 @@ async def calibrate(worker: SweepWorker, server: StreamServer) -> None:
 
 async def test_the_process_loads_what_it_needs_and_no_more() -> None:
     """Neither another HTTP client nor the models of result files: importing them costs more than a load."""
-    names = "aiohttp", "pydantic", "textual", "psutil"
+    names = "aiohttp", "httpx", "pydantic", "textual", "psutil"
     code = (
         f"import sys, sparktop.sweep.generator.worker; print([one for one in {names} if one in sys.modules])"
     )
