@@ -150,6 +150,7 @@ def result_view(
     rows = result_rows(result, unfinished, comparison)
     compared = None if comparison is None else topologies(comparison, series)
     status, finished = status_of(result), result.finished_at
+    answer = headline(result, compared)
     return SweepView(
         title=title or result.plan.preset or "sweep",
         status=status,
@@ -168,8 +169,8 @@ def result_view(
         plots=sweep_plots(result, references),
         topologies=compared,
         searches=stored_searches(result),
-        headline=headline(result, compared),
-        verdict=verdict(result, rows, compared),
+        headline=answer,
+        verdict=tuple(sentence for sentence in verdict(result, rows, compared) if sentence != answer),
     )
 
 

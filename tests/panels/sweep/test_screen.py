@@ -227,6 +227,7 @@ def test_the_notices_hold_verdict_and_what_was_said() -> None:
     assert text.index("another thing") < text.index("one thing")
     found = " ".join(row_text(row).strip("│ ") for row in notices_screen(done(), 200, 24))
     assert all(sentence in found for sentence in done().verdict)
+    assert done().headline not in done().verdict
     answered = replace(done(), headline="at least 48 hold; left out 64, which fails as measured")
     first = [row_text(row).strip("│ ") for row in notices_screen(answered, 200, 24)[1:3]]
     assert (first[0][:8], first[1]) == ("─ answer", f"· {answered.headline}")
