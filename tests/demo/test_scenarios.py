@@ -68,12 +68,6 @@ def test_a_cooldown_swings_from_none_to_all() -> None:
     assert any(load[1] == 0 and load[0] >= 60 for load in loads)
 
 
-@pytest.mark.parametrize("name", ["steady", "memory", "hot"])
-def test_the_others_do_not_swing(name: str) -> None:
-    """In the other scenarios no server ever holds nearly all requests."""
-    assert leads(watched(name)[0][5:]) == []
-
-
 def test_memory_falls_to_the_limit_on_one_machine() -> None:
     """In "memory" the first machine falls below 8 GiB of headroom in four minutes, the second does not."""
     _, snapshot = watched("memory", 240)
@@ -178,20 +172,6 @@ def test_gauges_and_machines_of_a_hang() -> None:
         assert [link.tx_bytes_per_s for link in rdma] == [0.0]
 
 
-def test_ranks_that_wait_for_a_slow_link() -> None:
-    """GPUs are in use at their usual clock and spin at low power, while RDMA carries 0.6 Gb/s."""
-    snapshot = Rehearsal(nodes=4, scenario=SCENARIOS["slow-link"]).play(60).snapshot()
-    for node in snapshot.nodes:
-        assert node.sample is not None
-        gpu = node.sample.gpus[0]
-        assert gpu.utilization_percent == 97
-        assert gpu.sm_clock_mhz == pytest.approx(2405, abs=10)
-        assert gpu.power_w is not None
-        assert gpu.power_w < 30
-        (rate,) = [link.tx_bytes_per_s for link in node.sample.network if link.kind == "rdma" and link.up]
-        assert rate == pytest.approx(7e7, rel=0.15)
-
-
 BACKENDS = (BackendTarget("spark-a", "http://127.0.0.1:1"), BackendTarget("spark-b", "http://127.0.0.1:2"))
 ROUTERS = (RouterTarget("proxy", "http://127.0.0.1:3"),)
 RIVALS = (RouterTarget("simple-shuffle", "http://127.0.0.1:4", "simple-shuffle"),)
@@ -211,27 +191,6 @@ async def test_the_longest_is_over_within_three_minutes_and_to_be_believed() -> 
     marks = {mark.code for row in sweep.view().rows for mark in row.marks if mark.doubt}
     assert not marks
     assert sweep.view().verdict
-
-
-@pytest.mark.parametrize(
-    ("scenario", "targets", "concurrency", "lengths"),
-    [
-        ("topologies", ("spark-a", "spark-b", "proxy", "simple-shuffle"), (1, 2, 4, 8, 16, 32, 64), (1024,)),
-        ("recipes", ("spark-a", "spark-b"), (1, 2, 4, 5, 8, 10, 16), (2048,)),
-        ("long-context", ("spark-a", "spark-b"), (1,), (5000, 20_000, 39_000, 80_000, 128_000)),
-    ],
-)
-def test_what_a_scenario_compares(
-    scenario: str, targets: tuple[str, ...], concurrency: tuple[int, ...], lengths: tuple[int, ...]
-) -> None:
-    """F6 sweeps the scenario's servers and routers, with the levels of the published tables."""
-    usual, compared = demo_sweeps(BACKENDS, ROUTERS, RIVALS, scenario=scenario)
-    assert (usual.key, compared.key) == ("f5", "f6")
-    assert (compared.targets, compared.concurrency, compared.prompt_lengths) == (
-        targets,
-        concurrency,
-        lengths,
-    )
 
 
 def test_what_the_default_advises_pays() -> None:

@@ -15,8 +15,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
 from sparktop.demo.load import Driver, ExternalClients, LoadPause
-from sparktop.demo.scenario import SCENARIOS, Restarts, Scenario
-from sparktop.simulation.calibration import SOLO
+from sparktop.demo.scenario import SCENARIOS, Scenario
 from sparktop.simulation.routers import Router
 from tests.demo.quick_engines import live_engine
 
@@ -95,26 +94,6 @@ async def test_the_load_pauses_for_a_stranger_and_comes_back(
             before = driver.done
             stranger.close()
         await until(lambda: driver.done >= before + 6)
-    assert driver.failed == 0
-
-
-async def test_requests_that_a_rest_aborts_have_not_failed() -> None:
-    """A scenario that rests ends its own requests; only what the server breaks off counts."""
-    live = live_engine(time.monotonic)
-    async with served(live) as url, loaded(url, LONG) as driver:
-        await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
-        driver._begin_rest()
-        await until(lambda: not live.engine.in_flight)
-    assert driver.failed == 0
-
-
-async def test_no_request_runs_while_a_server_gets_another_engine() -> None:
-    """So that none of them fails: its alert would hide what the scenario is to show."""
-    live = live_engine(time.monotonic)
-    change = Restarts(0, 4.02, 0.0, then=SOLO)
-    async with served(live) as url, loaded(url, replace(LONG, restarts=change)) as driver:
-        await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
-        await until(lambda: not live.engine.in_flight)
     assert driver.failed == 0
 
 

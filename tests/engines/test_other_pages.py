@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from msgspec.structs import asdict
 
 from sparktop.engines import PageError, read_page
-from sparktop.engines.router_pages import read_router_page
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 
 Page = Callable[[str], bytes]
@@ -173,13 +172,6 @@ def test_replicas_on_a_page_of_ray_are_lanes(read_family: Read) -> None:
     assert (second.lane, second.running, second.generation_tokens) == ("zz01", 5.0, None)
 
 
-def test_replicas_without_an_id_are_lanes_by_their_process() -> None:
-    """Before vLLM 0.11, Ray has no ReplicaId: one process with requests does not hide another."""
-    gauge = 'ray_vllm_num_requests_running{WorkerId="%s",engine="0",model_name="m"} %d\n'
-    lanes = read_page((gauge % ("4f1c", 3) + gauge % ("77aa", 5)).encode(), at=1.0).lanes
-    assert [(lane.lane, lane.running) for lane in lanes] == [("4f1c", 3), ("77aa", 5)]
-
-
 def test_nim_has_the_names_without_prefix(read_family: Read) -> None:
     """NIM's names without prefix are read; finished requests count by reason, and its limit is the slots."""
     sample = read_family("nim")
@@ -240,19 +232,6 @@ def test_sglang_in_a_role_has_queues_of_its_own(read_family: Read) -> None:
         "kv_transfers": 20.0,
         "kv_transfer_bytes": pytest.approx(5e8),
     }
-
-
-@pytest.mark.parametrize("value", ["NaN", "-1"])
-def test_a_router_with_an_invalid_gauge_does_not_count(value: str) -> None:
-    """Of a router with an invalid gauge the deployments are kept and the numbers are unknown."""
-    server = '{server="http://a:1"}'
-    stack = f"vllm:num_requests_running{server} {value}\nvllm:healthy_pods_total{server} 1\n"
-    found = read_router_page(stack.encode())
-    assert found is not None
-    assert (found.sent, found.in_flight, len(found.deployments or ())) == (None, None, 1)
-    found = read_router_page(f"dynamo_frontend_queued_requests {value}\n".encode())
-    assert found is not None
-    assert (found.queued, found.note) == (None, None)
 
 
 # The server's start-up phases on SGLang's page.

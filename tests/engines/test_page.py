@@ -14,7 +14,6 @@ from sparktop.engines import ENGINES, PageError, read_page
 from sparktop.engines.tables import RUNNING, names_beside
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import FailureKind
-from sparktop.model.targets import ENGINE_NAMES
 from sparktop.model.text import clean
 
 
@@ -108,11 +107,6 @@ anything = st.recursive(
 )
 
 
-def test_each_engine_can_be_configured() -> None:
-    """A configuration file can name the engines that are read, and no others."""
-    assert tuple(ENGINES) == ENGINE_NAMES
-
-
 @given(found=anything, engine=st.sampled_from(sorted(ENGINES)))
 def test_any_json_gives_clean_values(found: object, engine: str) -> None:
     """Any JSON gives an identity with clean text, positive numbers, or None."""
@@ -151,16 +145,6 @@ def test_a_page_is_read_under_every_name_that_marks_a_server(gauge: str, engine:
     sample = read_page(f'{gauge}{{model_name="m"}} 3\n'.encode(), at=0)
     assert (sample.engine, sample.lanes[0].running) == (engine, 3.0)
     assert gauge in names_beside(gauge)
-
-
-def test_the_engine_wins_over_its_front() -> None:
-    """A figure that both report is the engine's; what only the front reports is kept."""
-    body = (
-        b"tgi_queue_size 7\ntgi_batch_inference_count 40\n"
-        b'vllm:num_requests_running{model_name="m"} 3\nvllm:num_requests_waiting{model_name="m"} 1\n'
-    )
-    (lane,) = read_page(body, at=0).lanes
-    assert (lane.running, lane.waiting, lane.engine_work) == (3.0, 1.0, 40.0)
 
 
 def test_a_word_in_front_of_a_name_of_no_engine_is_not_an_engine() -> None:

@@ -190,14 +190,6 @@ def test_two_api_servers_show_no_gauge_before_it_is_set(read: Read) -> None:
     assert (sample.start_time, lane.generation_tokens, lane.kv_capacity_tokens) == (None, 0, 5120)
 
 
-def test_two_api_servers_count_every_step_twice(read: Read) -> None:
-    """Of two API servers each counts all steps, so tokens per step are unknown; latencies are known."""
-    (lane,) = read("vllm-0.32-modes/two-api-servers.prom").lanes
-    assert lane.step_tokens is None
-    assert lane.ttft is not None
-    assert lane.ttft.count == 12
-
-
 # How samples of several models, processes and engines form lanes, and which values are refused.
 
 START = "process_start_time_seconds 1.75e+09"
@@ -225,12 +217,6 @@ def test_processes_add_up_counters_but_share_gauges() -> None:
     )
     assert (lane.running, lane.prompt_tokens) == (6, 90)
     assert lane.kv_cache_percent == pytest.approx(30)
-
-
-def test_lanes_come_in_the_order_of_their_ranks() -> None:
-    """Lanes are sorted by rank as a number, so rank 2 is before rank 10, and names come last."""
-    lines = [f'vllm:num_requests_running{{engine="{rank}"}} 1' for rank in ("10", "x", "2", "0")]
-    assert [lane.lane for lane in sample_of(*lines).lanes] == ["0", "2", "10", "x"]
 
 
 def test_models_are_clean_and_sorted() -> None:
@@ -291,16 +277,6 @@ def test_a_share_lies_between_0_and_100_percent(share: str, percent: float | Non
 def test_capacity_is_blocks_times_size_unless_given(labels: str, tokens: float | None) -> None:
     """The capacity in tokens is blocks times block size, unless it is given; "None" is unknown."""
     assert lane_of(f'vllm:cache_config_info{{engine="0",{labels}}} 1').kv_capacity_tokens == tokens
-
-
-def test_engines_with_different_caches_keep_their_own() -> None:
-    """If configuration lines have different numbers of blocks, each is its own engine's."""
-    sample = read_page(
-        b'vllm:cache_config_info{engine="0",num_gpu_blocks="100",block_size="16"} 1\n'
-        b'vllm:cache_config_info{engine="1",num_gpu_blocks="50",block_size="16"} 1\n',
-        at=0,
-    )
-    assert [lane.kv_capacity_tokens for lane in sample.lanes] == [1600, 800]
 
 
 def test_endless_models_and_reasons_are_cut() -> None:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 import os
 import subprocess
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.agent.exposition import LABEL_LIMIT, Metric
+from sparktop.agent.exposition import LABEL_LIMIT
 from sparktop.export.metrics import (
     KEPT_S,
     MOST_KINDS,
@@ -23,7 +21,6 @@ from sparktop.export.metrics import (
     EventCounts,
     NewestSweep,
     label_of,
-    metric_tables,
 )
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event, Phase, Severity
@@ -47,7 +44,6 @@ from tests.export.snapshots import (
     URL,
     alert,
     backend,
-    families_of,
     group,
     node,
     series,
@@ -131,17 +127,6 @@ def test_what_is_unknown_has_no_series() -> None:
     nan = snapshot(backends=(backend("a"),), nodes=(), self_cost=SelfView(math.nan))
     assert "NaN" not in text(nan)
     assert series("self_cpu_ratio") not in values(text(nan))
-
-
-def test_a_server_that_does_not_answer_has_its_state_and_age_only() -> None:
-    """A server that does not answer has only its state and age, no last values."""
-    found = values(text(snapshot(backends=(silent("a"),))))
-    assert about(found, "backend_", backend="a") == {
-        "backend_state",
-        "backend_age_seconds",
-        "backend_loading_left_seconds",
-    }
-    assert series("backend_state", backend="a", state="unreachable") in found
 
 
 def test_a_group_without_answers_has_no_verdict() -> None:
@@ -231,21 +216,6 @@ def test_hostile_names_stay_labels(first: str, second: str) -> None:
         nodes=(node(first),),
     )
     assert values(text(found))
-
-
-def test_the_table_has_each_metric_once_with_its_help() -> None:
-    """Names in the table are unique, help texts are sentences, and only counters end in _total."""
-    metrics: list[Metric[Any]] = [one for _, _, part in metric_tables() for one in part]
-    assert max(Counter(one.full_name for one in metrics).values()) == 1
-    assert [one.name for one in metrics if not one.text.endswith(".")] == []
-    on_the_page = {
-        name for name, _ in values(text(snapshot(nodes=())))
-    }  # machines also have metrics of the agent
-    assert {f"sparktop_{name}" for name in on_the_page} <= {one.full_name for one in metrics}
-    for family in families_of(text(snapshot())):
-        assert family.documentation
-        assert family.type in {"gauge", "counter"}
-        assert all(one.name.endswith("_total") == (family.type == "counter") for one in family.samples)
 
 
 @pytest.mark.outside

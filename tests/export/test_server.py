@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gzip
 import shutil
 import signal
 import socket
@@ -17,7 +15,6 @@ from sparktop.agent.access import own_names
 from sparktop.agent.unit import UnitFlags, unit_watch_words, watching_unit
 from sparktop.cli import main
 from sparktop.config.watch import Needs
-from sparktop.model.event import Severity
 from tests.agent.raw_client import ask, connect
 from tests.export.conftest import StartServer
 from tests.export.export_process import exporting
@@ -49,42 +46,6 @@ async def test_the_page_comes_as_text(start_server: StartServer) -> None:
     assert (await ask(served.port, "/healthz")).status == 200
     assert (await ask(served.port, "/v1/sample")).status == 404
     assert (await ask(served.port, "/metrics", method="POST")).status == 405
-
-
-async def test_a_page_is_made_at_most_twice_a_second(start_server: StartServer) -> None:
-    """Within half a second all clients get the same page."""
-    served = await start_server()
-    clock, at = served.server._clock, served.server._clock()
-    served.server._clock = lambda: at
-    first = (await ask(served.port, "/metrics")).body
-    served.store.note("b", "something", Severity.WARNING)
-    answers = await asyncio.gather(*(ask(served.port, "/metrics") for _ in range(4)))
-    assert {answer.body for answer in answers} == {first}
-    served.server._clock = lambda: at + 1
-    assert (await ask(served.port, "/metrics")).body != first
-    served.server._clock = clock
-
-
-@pytest.mark.parametrize(
-    ("accepts", "encoding"),
-    [
-        ("gzip", "gzip"),
-        ("gzip;q=0", None),
-        ("deflate", None),
-    ],
-)
-async def test_a_client_that_accepts_gzip_gets_it(
-    start_server: StartServer, accepts: str, encoding: str | None
-) -> None:
-    """The page is compressed for clients that accept gzip, as Prometheus does, and has the same content."""
-    served = await start_server()
-    at = served.server._clock()
-    served.server._clock = lambda: at
-    plain = await ask(served.port, "/metrics")
-    answer = await ask(served.port, "/metrics", f"Accept-Encoding: {accepts}")
-    assert "content-encoding" not in plain.headers
-    assert answer.headers.get("content-encoding") == encoding
-    assert (answer.body if encoding is None else gzip.decompress(answer.body)) == plain.body
 
 
 async def test_with_a_token_only_those_who_know_it_get_the_page(start_server: StartServer) -> None:

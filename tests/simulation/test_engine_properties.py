@@ -17,7 +17,6 @@ from sparktop.simulation.engine import (
     EngineProfile,
     EngineSequence,
     SimulatedRequest,
-    State,
     StepCost,
 )
 
@@ -114,26 +113,3 @@ def test_tokens_are_conserved(profile: EngineProfile, asked: list[Asked]) -> Non
     assert engine.tally.generation_tokens == sum(told.values())
     assert engine.tally.ended.total() == len(asked)
     assert engine.tally.preemptions >= sum(end.preemptions > 0 for end in ends)
-
-
-@given(asked=loads(), pauses=st.lists(st.floats(0.0, 6.0), min_size=4, max_size=20))
-def test_slots_and_blocks_are_never_overdrawn(asked: list[Asked], pauses: list[float]) -> None:
-    """At any moment the running requests fit the slots, and their blocks, each once, are those held."""
-
-    def check(engine: Engine) -> None:
-        batch = engine._batch
-        assert engine.running <= SMALL.max_num_seqs
-        assert 0 <= batch.pool.held <= batch.pool.capacity
-        own = 0
-        shared: set[int] = set()
-        for sequence in batch.running.values():
-            stored = sequence.request.prompt_tokens + batch.generated_tokens(sequence) - 1
-            stored += batch._reserved_step - batch.steps
-            blocks = -(-stored // 4) if sequence.phase is State.DECODE else sequence.blocks
-            own += blocks - len(sequence.shared)
-            shared.update(sequence.shared)
-        assert batch.pool.held == own + len(shared)
-
-    _, engine, _ = play(SMALL, asked, pauses=pauses, check=check)
-    assert (engine.running, engine.waiting, engine.kv_usage) == (0, 0, 0.0)
-    assert engine._batch.context_tokens == 0

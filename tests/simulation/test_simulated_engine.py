@@ -20,12 +20,11 @@ from sparktop.model.load import (
     Tokens,
     concurrency_point,
 )
-from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, GX10_VANILLA, LONG_CONTEXT, SOLO
+from sparktop.simulation.calibration import CLUSTER_TP2, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import (
     Engine,
     EngineEvent,
     EngineProfile,
-    EngineSequence,
     SimulatedRequest,
 )
 from sparktop.sweep.result.level import level_result
@@ -98,24 +97,6 @@ def test_a_step_with_drafts_generates_several_tokens() -> None:
     assert (tally.steps, tally.rows) == (5, 20)
 
 
-def test_when_blocks_run_out_the_newest_goes_back_and_still_finishes() -> None:
-    """Two requests that need 8 blocks of 6: the second is computed again, and makes all its tokens."""
-    ends: list[EngineSequence] = []
-    engine = Engine(replace(PROFILE, kv_blocks=6), on_end=ends.append)
-    engine.submit(ask("a", 8, 8), 0.0)
-    engine.submit(ask("b", 8, 8), 0.0)
-    events = engine.advance(FOREVER)
-    assert engine.tally.preemptions == 1
-    assert [(end.request.request_id, end.preemptions, end.generated) for end in ends] == [
-        ("a", 0, 8),
-        ("b", 1, 8),
-    ]
-    for name in "ab":
-        assert sum(isinstance(event, FirstToken | Tokens) for event in of(events, name)) == 8
-    assert engine.tally.generation_tokens == 16
-    assert engine.kv_usage == 0.0
-
-
 def test_a_known_prefix_is_not_computed_again() -> None:
     """The second request with the same beginning computes only what the cache does not hold."""
     engine = Engine(PROFILE)
@@ -128,24 +109,6 @@ def test_a_known_prefix_is_not_computed_again() -> None:
     assert engine.tally.step_rows == {12: 1, 4: 1}
     assert (engine.tally.prefix_queries, engine.tally.prefix_hits) == (24, 8)
     assert (engine.tally.prompt_tokens, engine.tally.prompt_tokens_cached) == (24, 8)
-
-
-def test_a_cancelled_request_ends_at_once_and_frees_its_blocks() -> None:
-    """A running request ends at the moment of the call with the tokens it had; the other goes on."""
-    engine = Engine(PROFILE)
-    engine.submit(ask("a", 8, 100), 0.0)
-    engine.submit(ask("b", 8, 5), 0.0)
-    engine.advance(0.1)
-    made = engine.tally.generation_tokens // 2
-    assert engine.cancel("a", 0.1)
-    assert not engine.cancel("a", 0.1)
-    assert engine.running == 1
-    events = engine.advance(FOREVER)
-    assert end_of(events, "a") == RequestEnded(
-        "a", 0.1, EndReason.ABORT, prompt_tokens=8, cached_tokens=0, generated_tokens=made
-    )
-    assert end_of(events, "b").generated_tokens == 5
-    assert engine.kv_usage == 0.0
 
 
 def burst(
@@ -199,15 +162,3 @@ def test_long_prompts_take_as_long_as_their_table_says(
     assert figures.e2e_ms is not None
     assert figures.e2e_ms.mean == pytest.approx(latency_ms, rel=0.03)
     assert mean(figures.output_tps) == pytest.approx(tokens_per_s, rel=0.03)
-
-
-def test_missing_capture_sizes_cost_what_padding_costs() -> None:
-    """At c = 5 the default list is 10 to 25 % slower than the one with a graph for 5; at c = 8 it is not."""
-    dips = {
-        concurrency: 1
-        - mean(burst(GX10_VANILLA, concurrency, 512).pure_decode_tps)
-        / mean(burst(GX10_PATCHED, concurrency, 512).pure_decode_tps)
-        for concurrency in (5, 8)
-    }
-    assert 0.10 < dips[5] < 0.25
-    assert dips[8] == pytest.approx(0.0, abs=0.001)

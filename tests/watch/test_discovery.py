@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from sparktop.errors import UsageError
@@ -147,12 +145,6 @@ async def test_a_server_that_wants_a_key_is_noted(serve: Serve) -> None:
     assert found == Found(notes=(f"localhost:{server.port} wants a key: host:port with {HOW_TO_GIVE_A_KEY}",))
 
 
-async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Accept and never answer."""
-    await reader.read()
-    writer.close()
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -169,14 +161,6 @@ async def test_what_is_no_server_is_left_out(reply: object, serve: Serve) -> Non
     assert (found.backends, found.routers) == ((), ())
     assert len(found.notes) == 1
     assert "not an inference server" in found.notes[0]
-
-
-async def test_a_server_that_never_answers_is_asked_once(serve: Serve) -> None:
-    """A port that accepts and says nothing costs one timeout and one line."""
-    server: RawServer = await serve(say_nothing)
-    found = await look(serve, server, answer_timeout_s=1.0)
-    assert "not an inference server" in found.notes[0]
-    assert server.connections == 2  # the first only to see that something listens
 
 
 # Servers that a router names: which may be asked, and under which name.

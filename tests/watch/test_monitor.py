@@ -10,7 +10,6 @@ import pytest
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import MemoryReading
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import (
     ARGUMENTS,
@@ -60,18 +59,6 @@ async def test_discovery_looks_again_until_something_is_there() -> None:
     assert ways.looked == [["spark", "other"], ["spark", "other"], ["other"]]
     assert [view.name for view in store.snapshot().backends] == ["b", "spark", "other"]
     assert [event.message for event in store.snapshot().events] == ["nothing listens there"]
-
-
-async def test_the_interval_reaches_every_group_and_the_store() -> None:
-    """Nodes are asked half as often as backends; the store must know what a missed sample is."""
-    watch = Watch(nodes=(NodeTarget("n"),), backends=(B,))
-    async with watching(watch, FakeWays()) as (monitor, store):
-        monitor.set_interval(0.25)
-        intervals = [group.interval_s for group, _ in monitor._groups]
-    assert intervals == [0.25, 0.5]
-    assert (monitor.interval_s, store.interval_s) == (0.25, 0.25)
-    with pytest.raises(ValueError, match="above 0"):
-        monitor.set_interval(0)
 
 
 async def test_a_part_that_breaks_is_told_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
@@ -176,34 +163,6 @@ async def test_servers_that_a_router_names_are_watched_where_they_answer() -> No
         assert ways.asked.count("http://10.0.0.1:8000") == 2
 
 
-async def test_a_config_that_names_backends_is_kept_to() -> None:
-    """The config's group is the group: what else the router sends to is not asked."""
-    router = RouterTarget("proxy", "http://10.0.0.9:4000", backends=("a",))
-    ways, store, tried = await watched_once(router)
-    assert tried == set()
-    assert ways.asked == ["http://10.0.0.1:8000"]
-    assert [one.name for one in store.snapshot().backends] == ["a"]
-
-
-async def watched_once(router: RouterTarget) -> tuple[ListingWays, WatchedStore, set[str]]:
-    """Watch a configured backend and a router that names it and another, until all expected answer.
-
-    Returns the URLs that were tried, too.
-    """
-    watch = Watch(backends=(BackendTarget("a", "http://10.0.0.1:8000"),), routers=(router,))
-    up = {"http://10.0.0.1:8000", "http://10.0.0.2:8000"}
-    ways = ListingWays(deployments=LISTED[:2], answering=up)
-    async with watching(watch, ways) as (monitor, store):
-
-        def all_answer() -> bool:
-            seen = store.snapshot()
-            return seen.routers[0].ok and {one.name for one in seen.backends if one.ok} == {"a"}
-
-        await store.until(all_answer)
-        tried = set(monitor._tried)
-    return ways, store, tried
-
-
 async def test_a_server_that_starts_on_this_machine_is_found_without_a_new_start() -> None:
     """Its ports are tried more often than those of other machines; then nothing is searched any more."""
     ways = FakeWays([Found(), Found(backends=(BackendTarget("here", "http://127.0.0.1:8080"),))])
@@ -270,28 +229,4 @@ async def test_process_tables_are_read_where_somebody_looks() -> None:
     await monitor.stop()
 
 
-async def test_a_node_that_hangs_delays_no_other() -> None:
-    """Nodes have one group and a task each: one that never answers leaves the others to their samples."""
-    watch = Watch(nodes=(NodeTarget("stuck"), NodeTarget("well")))
-    ways = FakeWays(stuck=frozenset({"stuck"}))
-    async with watching(watch, ways) as (_, store):
-        await store.until(lambda: store.snapshot().nodes[1].ok)
-    assert not store.snapshot().nodes[0].ok
-
-
-async def test_what_was_never_asked_is_closed_too() -> None:
-    """A monitor that is stopped before its first poll closes its sources all the same."""
-    ways = FakeWays()
-    async with watching(Watch(nodes=(NodeTarget("n"),), backends=(B,)), ways):
-        pass
-    assert [source.closed for source in ways.made] == [True, True]
-
-
 # Memory that falls steeply is read several times a second, and no longer than that.
-
-GIB = 1 << 30
-
-
-def memory(left_gib: float) -> MemoryReading:
-    """Return a reading with this much headroom."""
-    return MemoryReading(total_bytes=128 * GIB, headroom_bytes=int(left_gib * GIB))

@@ -15,14 +15,10 @@ from sparktop.model.targets import Watch
 from sparktop.model.yardsticks import (
     PastSetup,
     PublishedRates,
-    Reference,
     SteadyLoad,
-    TableLevel,
-    TableTarget,
 )
 from sparktop.store import Store
 from sparktop.watch.state_files import (
-    SHIPPED,
     add_setups,
     add_starts,
     keep_setups,
@@ -56,26 +52,6 @@ def test_starts_of_an_older_version_have_no_memory(tmp_path: Path) -> None:
     new = replace(ONE, peak_bytes=90 << 30, gpu_peak_bytes=84 << 30, gpu_bytes=80 << 30, asks=MemoryAsk(0.7))
     assert add_starts(path, [new]) is None
     assert read_starts(path) == ((old, new), None)
-
-
-def test_only_the_newest_of_each_model_are_kept(tmp_path: Path) -> None:
-    """Of a model on a machine the newest six starts are kept, whatever other models and machines have."""
-    path = tmp_path / "starts.json"
-    add_starts(path, [replace(ONE, ended_at=float(number)) for number in range(9)])
-    add_starts(path, [replace(ONE, model="other", ended_at=1.5)])
-    add_starts(path, [replace(ONE, host="i", ended_at=number + 0.25) for number in range(7)])
-    starts, _ = read_starts(path)
-    kept = {
-        key: [one.ended_at for one in starts if (one.host, one.model) == key]
-        for key in (("h", "m"), ("h", "other"), ("i", "m"))
-    }
-    assert kept == {
-        ("h", "m"): [3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
-        ("h", "other"): [1.5],
-        ("i", "m"): [1.25, 2.25, 3.25, 4.25, 5.25, 6.25],
-    }
-    assert [one.ended_at for one in starts] == sorted(one.ended_at for one in starts)
-    assert len(starts) == 13
 
 
 @pytest.mark.parametrize("content", [b"", b'{"starts": [{"host": 3}]}', b"\xff" * 9])
@@ -138,22 +114,6 @@ def test_a_recipe_of_the_user_is_read_if_only_the_user_can_write_it(tmp_path: Pa
     (folder / "mine.json").unlink()
     (folder / "no.json").write_text("{}")
     assert "no.json: no published table" in (read_recipes(env)[1] or "")
-
-
-_FOR_TESTS = {"stated_winners", "stated_changes"}
-"""What a source says of its own table, which tests compare with what is computed."""
-
-
-def test_the_shipped_tables_have_no_other_field() -> None:
-    """A misspelt field, which is read as if it was left out, does not ship."""
-    for path in SHIPPED.glob("*.json"):
-        stated = json.loads(path.read_bytes())
-        targets = stated["targets"]
-        levels = [level for target in targets for level in target["levels"]]
-        for record, objects in ((Reference, [stated]), (TableTarget, targets), (TableLevel, levels)):
-            assert {key for one in objects for key in one} - _FOR_TESTS <= set(record.__struct_fields__), (
-                path.name
-            )
 
 
 async def ended(_: float) -> None:

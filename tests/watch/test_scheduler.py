@@ -18,7 +18,6 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import LONGEST_POLL_S
 from sparktop.sources.source import Reading
 from sparktop.watch.scheduler import (
-    BUDGET_SHARES,
     LOADED_FOR_S,
     LoadCadence,
     PollGroup,
@@ -121,16 +120,6 @@ async def test_a_slow_source_never_delays_another(clock: FakeClock) -> None:
     assert quick.asked == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
     assert delivered.kinds("quick") == ["sample"] * 6
     assert delivered.kinds("slow") == []
-
-
-async def test_a_busy_source_is_skipped_and_counted(clock: FakeClock) -> None:
-    """An instant that finds a source busy is skipped and counted; it is asked again at the next free one."""
-    source = ScriptedSource(clock, takes_s=2.5)
-    group = group_of(clock, source)
-    async with running(group, clock):
-        await clock.advance(6.0)
-    assert source.asked == [0.0, 3.0, 6.0]
-    assert group.skipped == {"a": 4}
 
 
 async def test_a_down_source_is_retried_next_then_every_second_instant(clock: FakeClock) -> None:
@@ -289,22 +278,6 @@ async def test_quickened_sources_share_instants_with_the_others(clock: FakeClock
     assert group.interval_s == 1.0
 
 
-@pytest.mark.parametrize("at", [0.1, 0.25, 0.9])
-async def test_changing_the_pace_never_loses_or_repeats_an_instant(clock: FakeClock, at: float) -> None:
-    """Whenever the pace rises and falls, each whole second is asked once, on the second."""
-    a, b = ScriptedSource(clock, "a"), ScriptedSource(clock, "b")
-    group = group_of(clock, a, b)
-    async with running(group, clock):
-        await clock.advance(2.0 + at)
-        group.quicken({"a": 4})
-        await clock.advance(3.0)
-        group.quicken({})
-        await clock.advance(3.0 - at)
-    assert b.asked == [float(second) for second in range(9)]
-    assert [one for one in a.asked if one.is_integer()] == b.asked
-    assert len(set(a.asked)) == len(a.asked)
-
-
 # How often a group is polled: only while it is judged and loaded, and within its budget.
 
 PAIR = ("a", "b")
@@ -348,22 +321,3 @@ def test_a_rate_must_be_affordable(answer_ms: float, hz: float) -> None:
     assert affordable_hz(answer_ms) == hz
     paces = Group().pass_time(10, answer_ms=answer_ms)
     assert paces[-1] == ({"a": round(hz), "b": round(hz)} if hz else {})
-
-
-@given(
-    st.lists(st.tuples(st.floats(0.0, 40.0), st.floats(0.1, 80.0)), min_size=1, max_size=60),
-    st.sampled_from([0.25, 0.5, 1.0, 1.5, 2.0, 5.0, 60.0]),
-)
-def test_no_pace_is_ever_beyond_four_a_second_or_its_budget_for_long(
-    seconds: list[tuple[float, float]], interval_s: float
-) -> None:
-    """Whatever loads and answers come: 4 Hz at most, and 13 slow answers end a pace that they forbid."""
-    group = Group()
-    for load, answer_ms in seconds:
-        group.pass_time(1, load=load, answer_ms=answer_ms)
-        for looks in group.cadence.decide([PAIR], group.at, interval_s).values():
-            assert 1 < looks <= 4 * interval_s
-    for _ in range(13):
-        group.pass_time(1, load=20.0, answer_ms=seconds[-1][1])
-    for looks in group.cadence.decide([PAIR], group.at, interval_s).values():
-        assert looks / interval_s * seconds[-1][1] / 1000 <= max(BUDGET_SHARES.values()) + 1e-9

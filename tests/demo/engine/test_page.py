@@ -9,14 +9,11 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparktop.demo.engine_page import EngineHistograms, engine_page
-from sparktop.demo.engine_requests import block_hashes
 from sparktop.engines import read_page
 from sparktop.model.load import EndReason
 from sparktop.simulation.calibration import SOLO
@@ -102,18 +99,3 @@ def test_gauges_and_counters_say_what_the_engine_holds(page: dict[str, Metric]) 
     assert values["vllm:time_to_first_token_seconds_count"] == 12
     assert values["process_start_time_seconds"] == 5.0
     assert sum(histograms.ended.values()) == 10
-
-
-@given(
-    shared=st.lists(st.integers(0, 9), max_size=70),
-    one=st.lists(st.integers(10, 19), max_size=40),
-    other=st.lists(st.integers(20, 29), max_size=40),
-)
-def test_blocks_are_shared_as_far_as_the_tokens_are(
-    shared: list[int], one: list[int], other: list[int]
-) -> None:
-    """Two prompts share exactly the blocks that are complete in their common beginning."""
-    first, second = block_hashes([*shared, *one], 16), block_hashes([*shared, *other], 16)
-    assert len(first) == (len(shared) + len(one)) // 16
-    common = [a == b for a, b in zip(first, second, strict=False)]
-    assert common == [(place + 1) * 16 <= len(shared) for place in range(len(common))]

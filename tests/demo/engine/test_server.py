@@ -13,22 +13,17 @@ from typing import Any
 
 import aiohttp
 import pytest
-from msgspec.structs import replace
 
 from sparktop.demo.engine import LiveCores
 from sparktop.demo.engine_page import engine_page
 from sparktop.demo.engine_requests import (
     CompletionRequest,
-    RefusedError,
     read_body,
     read_completion,
     tokenize,
 )
 from sparktop.engines import read_page
-from sparktop.model.load import EndReason
-from sparktop.simulation.engine import SimulatedRequest
-from sparktop.simulation.routers import Router, RouterSettings
-from tests.demo.quick_engines import QUICK, Clock, StartServer, live_engine
+from tests.demo.quick_engines import QUICK, StartServer, live_engine
 
 MODEL = "openai/gpt-oss-120b"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -79,25 +74,6 @@ async def test_a_completion_streams_token_by_token(
     }
 
 
-async def test_a_chat_begins_with_its_role(http: aiohttp.ClientSession, start_server: StartServer) -> None:
-    """The first event of a streamed chat has role and prompt ids, further ones text; usage is on request."""
-    url = await start_server(live_engine(time.monotonic))
-    body = {
-        "messages": [{"role": "user", "content": "hello"}],
-        "max_tokens": 4,
-        "ignore_eos": True,
-        "stream": True,
-        "return_token_ids": True,
-    }
-    async with http.post(url + CHAT, json=body) as response:
-        first, *rest = await events(response)
-    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
-    assert len(first["prompt_token_ids"]) == 7
-    assert all(event["object"] == "chat.completion.chunk" for event in (first, *rest))
-    assert sum(len(event["choices"][0]["token_ids"]) for event in rest) == 4
-    assert not any("usage" in event for event in rest)
-
-
 async def test_without_a_stream_the_answer_is_one_object(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
@@ -137,21 +113,6 @@ async def test_what_is_refused_has_an_error_object(
     assert live.engine.in_flight == ()
 
 
-async def test_an_engine_that_goes_away_breaks_its_streams_off(
-    http: aiohttp.ClientSession, start_server: StartServer
-) -> None:
-    """If the engine ends, its streams are cut without [DONE]."""
-    slow = replace(QUICK, cost=replace(QUICK.cost, weights_one_s=0.01, weights_all_s=0.02))
-    live = live_engine(time.monotonic, slow)
-    url = await start_server(live)
-    body = {"prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": True}
-    async with http.post(url + COMPLETIONS, json=body) as response:
-        await response.content.readany()
-        live.close()
-        with pytest.raises(aiohttp.ClientPayloadError):
-            await response.read()
-
-
 async def test_an_answer_that_is_sent_back_is_found_in_the_prefix_cache(
     http: aiohttp.ClientSession, start_server: StartServer
 ) -> None:
@@ -176,54 +137,7 @@ def read(body: str, *, chat: bool = False) -> CompletionRequest:
     return read_completion(read_body(body.encode()), chat=chat, max_model_len=100)
 
 
-def too_long(count: str, value: int) -> str:
-    """Return the error of vLLM 0.32 for a prompt of this length, with a context of 100 tokens."""
-    return (
-        f"This model's maximum context length is 100 tokens. However, your prompt contains {count} input "
-        "tokens, which exceeds this limit even without any output tokens. Please reduce the length of the "
-        f"input prompt. (parameter=input_tokens, value={value})"
-    )
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ({"n": 2}, "the simulated engine gives one choice: n must be 1"),
-        ({"prompt": [1] * 101}, too_long("at least 101", 101)),
-        ({"prompt": [1] * 100}, "max_tokens must be at least 1, got 0. (parameter=max_tokens, value=0)"),
-    ],
-)
-def test_refusals_have_vllms_words(body: dict[str, object], words: str) -> None:
-    """An invalid request gets 400 with vLLM's own sentence."""
-    with pytest.raises(RefusedError) as refused:
-        read(json.dumps({"prompt": "a", **body}))
-    error = refused.value
-    assert (error.status, str(error)) == (400, words)
-    assert error.body() == {
-        "error": {"message": words, "type": "BadRequestError", "param": error.param, "code": 400}
-    }
-
-
 def running(cores: LiveCores) -> dict[str, float | None]:
     """Return the number of running requests by lane, as it is read from the text of the server's page."""
     page = engine_page(cores.cores, 5.0)
     return {lane.lane: lane.running for lane in read_page(page, at=0.0, answer_ms=1.0).lanes}
-
-
-@pytest.mark.parametrize(("poll_s", "shares"), [(None, [3.0, 3.0]), (3.0, [0.0, 6.0])])
-async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread(
-    poll_s: float | None, shares: list[float]
-) -> None:
-    """Requests alternate between the cores; while counts are outdated, all go to the same one."""
-    clock = Clock()
-    router = Router("least-busy", 2, RouterSettings(poll_s=poll_s))
-    cores = LiveCores([live_engine(clock) for _ in range(2)], router, clock=clock)
-    for number in range(6):
-        cores.submit(SimulatedRequest(f"r{number}", 16, 64, EndReason.LENGTH))
-    clock.now += 0.001
-    cores.catch_up()
-    assert sorted(running(cores)) == ["0", "1"]
-    assert sorted(one or 0.0 for one in running(cores).values()) == shares
-    for number in range(6):
-        cores.end(f"r{number}")
-    assert running(cores) == {"0": 0.0, "1": 0.0}

@@ -130,21 +130,6 @@ def test_two_of_the_same_raise_the_floor() -> None:
     assert any("s1 and s2 are the same" in note for note in found.notes)
 
 
-def test_levels_of_several_prompt_lengths_meet_their_like() -> None:
-    """c1 with 5,000 tokens is not held against c1 with 20,000."""
-
-    def lengths(name: str, factor: float) -> Series:
-        levels = tuple(
-            SeriesLevel(Level("", concurrency_point(1), pp, 256), {"decode_tps": value_of(factor * 1e5 / pp)})
-            for pp in (5000, 20_000)
-        )
-        return Series(name, levels, name, "t")
-
-    found = compare([lengths("a", 1.0), lengths("b", 2.0)])
-    assert [(row.pp, row.tg, row.ahead) for row in found.rows] == [(5000, 256, "b"), (20_000, 256, "b")]
-    assert [row.percent for row in found.rows] == [pytest.approx(100)] * 2
-
-
 def test_other_windows_loads_models_and_lengths_are_told() -> None:
     """A comparison of two series that are not alike has notes about it."""
     first = replace(made_series("a", {1: FAST}), shape=LoadMode.BURST)
@@ -274,15 +259,6 @@ def test_a_measured_router_is_held_against_its_own_engines() -> None:
     (both,) = independent_engines([alone("spark-a", SOLO), alone("spark-b", second), proxy])
     assert both.alone == ("spark-a", "spark-b")
     assert both.levels[0].bound == pytest.approx(50.25 * 3)
-
-
-def test_without_an_engine_alone_there_is_no_bound() -> None:
-    """Neither for a router alone, nor beside another model's engine, nor for an engine asked directly."""
-    proxy = routed(("spark-a", "spark-b"), {2: (90.0, 91.0)})
-    other = replace(alone("spark-a", SOLO), model="another")
-    assert not list(independent_engines([proxy]))
-    assert not list(independent_engines([proxy, other]))
-    assert not list(independent_engines([alone("spark-a", SOLO), alone("spark-b", SOLO)]))
 
 
 def test_only_a_shown_difference_is_beyond_the_bound() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
 from collections.abc import Sequence
 
 import pytest
@@ -13,62 +11,14 @@ from sparktop.model.load import Level, concurrency_point
 from sparktop.model.statistics import value_of, value_of_range
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
-from sparktop.sweep.formats import tables as layouts
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow
-from sparktop.sweep.view.result import topologies
 from tests.sweep.made_results import made_series
 
 pytestmark = pytest.mark.long
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
-METRICS = ("decode_tps", "prefill_tps", "peak_tps", "ttft_ms", "itl_ms", "e2e_ms")
 CLOSE = (100.0, 104.0, 99.0), (103.0, 98.0, 103.5)
 SLOW = (60.0, 61.0, 62.0)
-
-
-def drawn(name: str, luck: random.Random, runs: int, factor: float = 1.0) -> Series:
-    """Return a series whose runs spread by 6.5 %, each figure with its own random deviation."""
-    levels = tuple(
-        SeriesLevel(
-            Level("", concurrency_point(level), 100, 4),
-            {
-                metric: value_of(sum(values) / runs, values)
-                for metric in METRICS
-                if (values := tuple(100 * factor * math.exp(luck.gauss(0, 0.065)) for _ in range(runs)))
-            },
-        )
-        for level in LEVELS
-    )
-    return Series(name, levels, name, "t", "m")
-
-
-def names_any(found: ComparisonResult) -> bool:
-    return bool(
-        found.crossovers
-        or any(row.winner is not None or row.significant or row.beats for row in found.rows)
-        or any(change.significant for row in found.rows for change in row.changes.values())
-    )
-
-
-@pytest.mark.parametrize("runs", [1, 3])
-def test_alike_targets_rarely_get_a_winner_anywhere_in_a_table(runs: int) -> None:
-    """Of 20 tables of 42 rows at most 3: were each row tested alone at 5 %, 17 would name one."""
-    luck = random.Random(runs)  # noqa: S311 - made values
-    tables = [compare([drawn("a", luck, runs), drawn("b", luck, runs)]) for _ in range(20)]
-    assert sum(map(names_any, tables)) <= (0 if runs == 1 else 3)
-
-
-def test_a_real_difference_is_still_found_by_three_runs() -> None:
-    """+20 % at every level with 6.5 % of spread: at least 6 of 10 rows of decode name the faster one."""
-    luck = random.Random(7)  # noqa: S311 - made values
-    rows = [
-        row
-        for _ in range(8)
-        for row in compare([drawn("a", luck, 3), drawn("b", luck, 3, 1.2)]).rows
-        if row.metric == "decode_tps"
-    ]
-    assert sum(row.winner == "b" for row in rows) >= 0.6 * len(rows)
-    assert not any(row.winner == "a" for row in rows)
 
 
 def test_two_alike_beside_a_slow_baseline_have_no_winner() -> None:
@@ -112,32 +62,6 @@ def test_metrics_that_no_answer_names_and_files_without_a_level_change_no_verdic
     for series in (two, [*before, *two]):
         found = compare(series).rows
         assert [row.winner for row in found if row.metric == "decode_tps" and row.concurrency == 8] == ["new"]
-
-
-@pytest.mark.parametrize(("beside", "winner"), [((), "new"), (("decode_tps",), None)])
-def test_another_metric_names_a_difference_where_one_does_that_answers_name(
-    beside: Sequence[str], winner: str | None
-) -> None:
-    """Twice the best second is none where decode is the same; where decode is unknown, it is."""
-    two = [
-        with_same(made_series(name, {1: (rate, rate + 0.1, rate + 0.2)}, "peak_tps"), beside)
-        for name, rate in (("new", 20.0), ("old", 10.0))
-    ]
-    assert [row.winner for row in compare(two).rows if row.metric == "peak_tps"] == [winner]
-
-
-def test_a_lead_that_two_share_is_no_win() -> None:
-    """Both are clearly better than a third, and what is between them is named with its percentage."""
-    first, second = CLOSE
-    two = {"slow": SLOW, "x": first, "y": second}
-    found = compare([made_series(name, dict.fromkeys(LEVELS, runs)) for name, runs in two.items()])
-    assert {(row.winner, row.ahead, row.against) for row in found.rows} == {(None, "y", "x")}
-    (sentence, *_) = topologies(found, []).sentences
-    assert sentence == "Decode: no clear winner at c1–c64"
-    wild = two | {"wild": (20.0, 60.0, 180.0)}
-    three = [made_series(name, {1: runs}) for name, runs in wild.items()]
-    table = layouts.winners(compare(three), "decode_tps", three)
-    assert "no clear" in str(table.rows[0][-1])
 
 
 def test_an_older_stored_comparison_is_made_anew() -> None:

@@ -57,14 +57,6 @@ async def test_a_burst_starts_all_before_any_answer(in_process: InProcess) -> No
     assert len({end.request_id for end in loaded.ends}) == 12
 
 
-async def test_never_more_than_the_concurrency(in_process: InProcess) -> None:
-    """No more requests are in flight than asked for, as the client and as the server see it."""
-    loaded = await in_process.load(mode=LoadMode.STEADY, concurrency=5, requests=23)
-    assert in_process.server.most_in_flight <= 5
-    assert most_at_once(list(loaded.events)) == 5
-    assert len(loaded.ends) == 23
-
-
 async def test_a_failing_server_is_not_hammered(in_process: InProcess) -> None:
     """In a steady run a slot whose request failed at once waits half a second before the next."""
     loaded = await in_process.load(_refuse, mode=LoadMode.STEADY, concurrency=2, duration_s=0.3)
@@ -134,17 +126,6 @@ async def test_a_server_that_tells_nonsense_does_not_count(in_process: InProcess
     assert (in_process.calibrated.prompt_tokens, in_process.calibrated.is_exact) == (None, False)
 
 
-async def test_what_a_body_asks_for(in_process: InProcess) -> None:
-    """A body asks for an exact length, for ids, usage and a salt of its own."""
-    await in_process.load(cache_salt="run-1")
-    bodies = in_process.server.bodies
-    assert {body["cache_salt"] for body in bodies} == {f"run-1-{number}" for number in range(4)}
-    for body in bodies:
-        assert (body["max_tokens"], body["min_tokens"], body["ignore_eos"]) == (8, 8, True)
-        assert body["return_token_ids"] is True
-        assert body["stream_options"] == {"include_usage": True}
-
-
 async def test_the_same_salt_gives_the_same_prompts(in_process: InProcess) -> None:
     """Seed and salt decide the prompts; a run with another salt has others."""
     runs = []
@@ -162,26 +143,6 @@ async def test_requests_that_could_not_be_written_whole(in_process: InProcess) -
     )
     assert [end.reason for end in loaded.ends] == [EndReason.LENGTH]
     assert {end.prompt_tokens for end in loaded.ends} == {150_000}
-
-
-FAST = OpenLoop("poisson", 40.0, None, 0.25, 1.0, 5.0, "seed")
-
-
-def dues(starts: list[RequestStarted]) -> list[float]:
-    return [start.due for start in starts if start.due is not None]
-
-
-async def test_requests_begin_when_they_are_due(in_process: InProcess) -> None:
-    """40 requests are measured; those of the warm-up before them are not."""
-    loaded = await in_process.load(mode=LoadMode.OPEN, concurrency=512, open_loop=FAST)
-    starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
-    assert len(dues(starts)) == 40
-    assert len(starts) >= 50
-    assert dues(starts)[-1] - dues(starts)[0] <= 1.0
-    for start in starts:
-        if start.due is not None:
-            assert start.at >= start.due
-    assert all(end.ok for end in loaded.ends[:50])
 
 
 async def test_a_stall_is_shown_in_full_from_the_due_time(in_process: InProcess) -> None:
@@ -209,20 +170,6 @@ async def test_a_stall_is_shown_in_full_from_the_due_time(in_process: InProcess)
     assert all(wait >= end - one.due for one, wait in zip(stalled, waits, strict=True) if one.due is not None)
     # A clock that starts at the write would see the stall in these alone.
     assert sum(one.start < end for one in stalled) <= 2
-
-
-async def test_what_is_not_answered_at_the_end_is_ended(in_process: InProcess) -> None:
-    """After the tail requests end as cancelled, also those that were never sent."""
-
-    async def behave(_: Asked) -> None:
-        await asyncio.Event().wait()
-
-    arrivals = OpenLoop("constant", 20.0, None, 0.0, 0.5, 0.3, "seed")
-    loaded = await in_process.load(behave, mode=LoadMode.OPEN, concurrency=4, open_loop=arrivals)
-    ends = {end.request_id: end.reason for end in loaded.ends}
-    starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
-    assert len(dues(starts)) == 10
-    assert all(ends[start.request_id] is EndReason.ABORT for start in starts)
 
 
 DATA = Path(__file__).parents[2] / "data" / "traffic"

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from sparktop.model.load import EndReason, RequestEnded
 from sparktop.sweep.generator.wire import (
-    Batch,
     Calibrate,
     Calibrated,
     Refused,
-    RunFinished,
     RunLoad,
     WorkerEnded,
     WorkerMessage,
     WorkerTarget,
 )
 from sparktop.sweep.plan.plan import Timeouts
-from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
+from sparktop.sweep.run.worker_process import SweepWorker
 from tests.sweep.stream_server import StreamServer, hang_after_three
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -66,51 +61,6 @@ async def test_the_process_loads_what_it_needs_and_no_more() -> None:
     assert (process.returncode, out) == (0, b"[]\n")
 
 
-async def gone(pid: int) -> None:
-    """Wait until a process that may not be ours has ended."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.add_reader(descriptor, ended.set)
-    try:
-        async with asyncio.timeout(300):
-            await ended.wait()
-    finally:
-        loop.remove_reader(descriptor)
-        os.close(descriptor)
-
-
-async def no_connection_left(server: StreamServer) -> None:
-    """Continue hanging answers, so that they find their connections closed; wait for the last."""
-    server.held.set()
-    async with asyncio.timeout(300):
-        await server.all_gone.wait()
-
-
-async def test_cancel_ends_a_run(worker: SweepWorker, server: StreamServer) -> None:
-    """A run of 64 requests that is cancelled has ended when `cancel` returns, each with abort."""
-    server.behave = hang_after_three
-    record, tokens = RunRecord("run"), 0
-    async for message in worker.run(load(server, 64)):
-        record.add(message)
-        tokens += sum(one.tokens for one in message.bins) if isinstance(message, Batch) else 0
-        if tokens == 3 * 64:
-            break
-    await worker.cancel()
-    async for message in worker.messages():
-        record.add(message)
-        if isinstance(message, RunFinished):
-            break
-    assert record.finished is not None
-    assert record.finished.cancelled
-    ends = [event for event in record.events() if isinstance(event, RequestEnded)]
-    assert [end.reason for end in ends] == [EndReason.ABORT] * 64
-    await no_connection_left(server)
-
-
 async def test_a_limit_that_is_too_low_is_named(server: StreamServer) -> None:
     """Where the hard limit of open files is too low, the run is refused with what to raise."""
     script = (
@@ -134,53 +84,6 @@ async def test_a_limit_that_is_too_low_is_named(server: StreamServer) -> None:
     assert isinstance(last, Refused)
     assert last.failure.word == "descriptors"
     assert "ulimit -Hn" in last.failure.message
-
-
-async def test_the_parent_is_killed(server: StreamServer) -> None:
-    """With its parent gone the process is gone too, even while others hold its standard input open."""
-    server.behave = hang_after_three
-    script = f"""
-import asyncio
-import os
-from sparktop.sweep.run.worker_process import SweepWorker
-from sparktop.sweep.generator.wire import Calibrate, Calibrated, RunLoad, WorkerTarget
-async def main():
-    worker = await SweepWorker.start()
-    target = WorkerTarget("{server.url}", "tiny")
-    await worker.send(Calibrate("calibration", target, 40, 8))
-    assert isinstance(await anext(worker.messages()), Calibrated)
-    if os.fork() == 0:
-        os.read(0, 1)
-        os._exit(0)
-    print(worker.pid, flush=True)
-    async for _ in worker.run(RunLoad("run", target, 8, 40, 8)):
-        pass
-asyncio.run(main())
-"""
-    parent = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        script,
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        assert parent.stdout is not None
-        pid = int(await parent.stdout.readline())
-        async with asyncio.timeout(300):
-            await server.someone_waits.wait()
-        parent.kill()
-        await gone(pid)
-    finally:
-        with suppress(ProcessLookupError):
-            parent.kill()
-        assert parent.stdin is not None
-        parent.stdin.close()  # ends the one that holds on
-        assert parent.stdout is not None
-        await parent.stdout.read()
-        await parent.wait()
-    await no_connection_left(server)
 
 
 async def test_it_ends_with_its_input(server: StreamServer) -> None:

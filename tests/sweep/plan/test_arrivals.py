@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from statistics import fmean, pstdev
 
@@ -26,30 +25,6 @@ def at_rate(per_s: float, rises_to: float | None = None) -> LoadPoint:
 
 def gaps(times: Sequence[float]) -> list[float]:
     return [later - earlier for earlier, later in pairwise(times)]
-
-
-def ks_distance(values: Sequence[float], share_below: Callable[[float], float]) -> float:
-    """Return the Kolmogorov-Smirnov distance between values and a distribution, times √n."""
-    ordered = sorted(values)
-    count = len(ordered)
-    apart = max(
-        max(share_below(value) - place / count, (place + 1) / count - share_below(value))
-        for place, value in enumerate(ordered)
-    )
-    return apart * math.sqrt(count)
-
-
-CRITICAL = 1.95
-"""Of the distance above, at a significance of 0.1 %."""
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("per_s", [0.5, 20.0])
-def test_gaps_of_poisson_arrivals_are_exponential(seed: int, per_s: float) -> None:
-    """Poisson gaps pass a Kolmogorov–Smirnov test against the exponential distribution."""
-    times = due_times(POISSON, at_rate(per_s), 2000 / per_s, str(seed))
-    assert len(times) == 2000
-    assert ks_distance(gaps(times), lambda gap: 1 - math.exp(-gap * per_s)) < CRITICAL
 
 
 @pytest.mark.parametrize(("text", "variation"), [("bursty", 2.0), ("gamma:4", 0.5), ("poisson", 1.0)])

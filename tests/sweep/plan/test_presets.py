@@ -11,21 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadKind, LoadPoint
+from sparktop.model.load import LoadKind
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.capacity import (
-    RequestPace,
-    arrivals_needed,
-    default_capacity,
     find_limits,
-    level_plan,
-    make_capacity_plan,
     parse_conditions,
-    share_needed,
 )
-from sparktop.sweep.plan.plan import Capacity, Order, Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, all_presets, find_preset, make_plan, preset_line
-from sparktop.sweep.plan.slo import parse_slo, runs_needed, stored_condition, words_of
+from sparktop.sweep.plan.slo import parse_slo, runs_needed, words_of
 
 SOLO = SweepTarget("solo", "http://127.0.0.1:8000")
 
@@ -81,11 +75,7 @@ def test_options_go_before_the_preset() -> None:
         (SweepSpec(rate="auto", order="abba"), "leave out --order abba"),
         (SweepSpec(rate="2", arrivals="weibull"), "poisson, constant"),
         (SweepSpec(rate="0"), "is not a rate"),
-        (SweepSpec(leave=True, rate="1"), "--leave"),
-        (SweepSpec(texts=("code",), rate="1"), "--rate"),
-        (SweepSpec(texts=("code",), agents=(1,)), "--agents"),
         (SweepSpec(texts=("code",), depths=(0, 100)), "--depth"),
-        (SweepSpec(texts=("code",), slo="ttft_p90_ms=9"), "--slo"),
         (SweepSpec(texts=("code",), prompt_lengths=(100, 200)), "--pp"),
         (SweepSpec(texts=("poem",)), "there is no text 'poem'"),
     ],
@@ -94,9 +84,6 @@ def test_settings_that_contradict_each_other_are_told(spec: SweepSpec, words: st
     """No plan is made of them, and one line says which and what to do."""
     with pytest.raises(UsageError, match=words):
         make_plan(find_preset("quick") | spec, [SOLO])
-
-
-TARGET = SweepTarget("spark", "http://127.0.0.1:1")
 
 
 @pytest.mark.parametrize(
@@ -114,15 +101,6 @@ def test_conditions_that_cannot_be_judged_are_refused(slo: str, kind: LoadKind, 
         parse_conditions(slo, kind)
 
 
-def test_each_condition_has_its_share_and_a_rate_one_for_all() -> None:
-    """p95 of a latency and p10 of a token rate; a rate has 95 % or that of the published limits."""
-    conditions = parse_conditions("ttft_p95_ms=2000,stream_tps=15,ttft_tool_p50_ms=900", LoadKind.AGENTS)
-    agents = Capacity(LoadKind.AGENTS, conditions)
-    assert [round(share_needed(agents, one), 2) for one in conditions] == [0.95, 0.9, 0.5]
-    rate = Capacity(LoadKind.RATE, parse_conditions("ttft_p90_ms=2000", LoadKind.RATE), share=0.99)
-    assert share_needed(rate, rate.conditions[0]) == 0.99
-
-
 def test_published_limits() -> None:
     """MLPerf's for gpt-oss-120b: 3 s and 80 ms for 99 % of the requests; a wrong name gets a hint."""
     assert find_limits("mlperf-gpt-oss-120b") == ("ttft_p99_ms=3000,tpot_p99_ms=80", 0.99)
@@ -130,19 +108,6 @@ def test_published_limits() -> None:
         find_limits("mlperf-gpt-oss-12b")
     with pytest.raises(UsageError, match="known: mlperf-gpt-oss-120b, "):
         find_limits("arena")
-
-
-def test_levels_last_as_long_as_a_judgement_needs() -> None:
-    """Three times the median E2E, enough arrivals at low rates, and exactly what the user says."""
-    agents = make_capacity_plan(default_capacity(), [TARGET], SweepSpec())
-    assert level_plan(agents, LoadPoint(LoadKind.AGENTS, 1), RequestPace(100.0)).duration_s == 300.0
-    rate = make_capacity_plan(default_capacity(LoadKind.RATE), [TARGET], SweepSpec())
-    assert (
-        level_plan(rate, LoadPoint(LoadKind.RATE, 0.5), RequestPace()).duration_s
-        == arrivals_needed(0.95) / 0.5
-    )
-    assert arrivals_needed(0.95) == 100
-    assert 480 < arrivals_needed(0.99) < 520
 
 
 PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),))
@@ -155,13 +120,6 @@ def test_conditions_are_read() -> None:
         SloCondition("stream_tps", 15.0, at_least=True),
     )
     assert words_of(SloCondition("stream_tps", 15.0, at_least=True)) == "stream_tps ≥ 15"
-
-
-@pytest.mark.parametrize("limit", [1234567.0, 0.1, 1e-05, 2000.0, 1234.5678, 1e16])
-def test_a_stored_condition_has_the_limit_that_was_given(limit: float) -> None:
-    """A result file states a limit with all of its digits."""
-    condition = SloCondition("ttft_p90_ms", limit)
-    assert stored_condition(words_of(condition)) == condition
 
 
 @pytest.mark.parametrize(

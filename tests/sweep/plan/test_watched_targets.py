@@ -103,12 +103,9 @@ TARGETS = watched_targets(WATCH, SEEN)
         ("router", "proxy", ("proxy",)),
         ("balance", "proxy", ("proxy",)),
         ("balance", "tiny", ("found",)),
-        ("balance", "spark-a", ("spark-a",)),
         ("node", "n2", ("spark-b", "found")),
-        ("processes", "n1", ("spark-a",)),
         ("node", "without any", ("proxy",)),
         ("", "", ("proxy",)),
-        ("backend", "gone", ("proxy",)),
     ],
 )
 def test_a_panel_means_targets(kind: str, name: str, names: tuple[str, ...]) -> None:
@@ -129,30 +126,12 @@ def test_a_router_that_nobody_watches_can_be_loaded() -> None:
     assert (rival.backends, rival.nodes) == ({"spark-a": A, "spark-b": B}, ("n1", "n2"))
 
 
-@pytest.mark.parametrize("kind", ["", "events", "balance", "router"])
-def test_a_router_that_nobody_watches_is_meant_only_by_its_name(kind: str) -> None:
-    """It is chosen neither by a panel nor without a selection, even if there is no other router."""
-    targets = watched_targets(BESIDE, SEEN)
-    assert chosen_names(targets, SEEN, kind, "" if kind == "events" else "proxy") == ("proxy",)
-    alone = [one for one in targets if one.name != "proxy"]
-    seen = replace(SEEN, routers=())
-    assert "rival" not in chosen_names(alone, seen, kind, "proxy")
-
-
 def test_what_a_filter_leaves_is_loaded_where_nothing_is_marked() -> None:
     """Neither routers nor what is hidden; the panel of the machines or events does not mean all servers."""
     for kind in ("", "machines", "events"):
         assert chosen_names(TARGETS, SEEN, kind, "", shown={"spark-b", "found"}) == ("spark-b", "found")
     assert chosen_names(TARGETS, SEEN, "", "", shown=()) == ()
     assert chosen_names(TARGETS, SEEN, "backend", "spark-a", shown={"spark-a", "found"}) == ("spark-a",)
-
-
-def test_a_filter_narrows_a_group_of_the_wall() -> None:
-    """A group that is shown whole is loaded through its router, as without a filter."""
-    for kind in ("wall", "members"):
-        assert chosen_names(TARGETS, SEEN, kind, "proxy", shown={"spark-b", "found"}) == ("spark-b",)
-        assert chosen_names(TARGETS, SEEN, kind, "proxy", shown={"spark-a", "spark-b"}) == ("proxy",)
-        assert chosen_names(TARGETS, SEEN, kind, "tiny") == ("found",)
 
 
 def test_a_filter_that_leaves_many_servers_is_no_choice() -> None:

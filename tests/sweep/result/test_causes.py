@@ -8,15 +8,12 @@ from __future__ import annotations
 import csv
 import io
 
-import pytest
-
 from sparktop.model.load import Level, LoadKind, concurrency_point
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity, TargetKind
 from sparktop.sweep.result.level import (
-    common_cause,
     level_result,
     split_words,
     with_common_cause,
@@ -43,20 +40,6 @@ def _levels(*kinds: str) -> dict[float, LevelResult]:
         )
         for load, kind in enumerate(kinds, 1)
     }
-
-
-@pytest.mark.parametrize(
-    ("kinds", "cause"),
-    [
-        ((READS, READS, COMPUTES, READS, COMPUTES), READS),
-        ((READS, COMPUTES, COMPUTES), None),
-        ((READS, KV, READS, KV), None),
-        ((), None),
-    ],
-)
-def test_limits_of_steps_that_alternate_are_noise(kinds: tuple[str, ...], cause: str | None) -> None:
-    """Limits of computing and of reading that alternate are noise, unless one has evidence of its own."""
-    assert common_cause(_levels(*kinds).values()) == cause
 
 
 def test_levels_get_the_common_cause_beside_their_own_figures() -> None:

@@ -35,7 +35,6 @@ from sparktop.sweep.result.measure import (
     prefill_tps,
     prompt_tokens,
     pure_decode_tps,
-    requests_per_s,
     run_duration_s,
     sustained_tps,
     total_tps,
@@ -99,13 +98,6 @@ def test_output_and_total_are_over_the_whole_run() -> None:
     assert total_tps(pair()) == pytest.approx(209 / 3.25)
 
 
-def test_only_completed_requests_count_in_their_rate() -> None:
-    """Two of three requests complete in 3.25 s; with none completed the rate is 0, which is known."""
-    failed = request("c", 0.5, (), end=0.6, reason=EndReason.ERROR)
-    assert requests_per_s([*pair(), *traces(failed)]) == pytest.approx(2 / 3.25)
-    assert requests_per_s(traces(request("c", 0.5, (), end=0.6, reason=EndReason.ERROR))) == 0.0
-
-
 def test_the_peak_is_the_fullest_second() -> None:
     """Five tokens within 0.9 s beat two; a token exactly a second earlier is not in the window."""
     run = traces(request("a", 0.0, (1.0, 1.5, 3.0, 3.2, 3.4, 3.6, 3.9, 4.0)))
@@ -121,12 +113,6 @@ def test_sustained_leaves_out_ramp_and_drain() -> None:
     )
     # 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5; a's at 1.0 is the beginning, and b's at 5.5 is the drain.
     assert sustained_tps(run, 2) == pytest.approx(8 / 4.0)
-
-
-def test_a_gap_between_requests_is_not_in_the_sustained_window() -> None:
-    """A client that took half a second to send its next request: that time does not count."""
-    run = traces(request("a", 0.0, (1.0, 2.0)), request("b", 2.5, (3.5, 4.5)))
-    assert sustained_tps(run, 1) == pytest.approx(4 / 4.0)
 
 
 def clumped(slots: int, requests: int, tokens: int) -> list[RequestTrace]:
@@ -251,21 +237,6 @@ def test_a_sustained_rate_needs_windows_of_a_second_and_a_fifth_of_the_run(
     ]
     found = sustained_tps(traces(steady, *beside), 2)
     assert found == (None if rate is None else pytest.approx(rate))
-
-
-@pytest.mark.parametrize("depth", [100, 400])
-def test_of_a_context_what_was_counted_is_subtracted(depth: int) -> None:
-    """A context of 300 tokens where another depth was asked for leaves the 40 of the prompt."""
-    events: list[LoadEvent] = [
-        RequestStarted("a", 0.0),
-        FirstToken("a", 2.0),
-        Tokens("a", 3.0),
-        RequestEnded("a", 3.0, EndReason.STOP, prompt_tokens=340, generated_tokens=2),
-    ]
-    level = level_result(Level("x", concurrency_point(1), 40, 2, depth=depth), collect(events))
-    assert level.prefill_tps is not None
-    assert level.prefill_tps.mean == pytest.approx(40 / 2.0)
-    assert (level.asked_prompt_tokens, level.counted_prompt_tokens) == (depth + 40, 340)
 
 
 def one(*events: LoadEvent) -> RequestTrace:

@@ -22,7 +22,7 @@ from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import BesideResult, LevelResult, Requests, SweepResult
-from sparktop.sweep.run.level import beside_result, beside_tokens
+from sparktop.sweep.run.level import beside_result
 from sparktop.sweep.run.validity import LevelFacts, judge
 from sparktop.sweep.view.result import stored_source
 from sparktop.sweep.view.words import beside_words, headline
@@ -186,15 +186,6 @@ def test_the_table_has_the_gap_while_long_prompts_arrive() -> None:
         table = {column.heading: column for column in columns_for(view, 110)}
         assert ("ITL beside" in table) is is_shown
         assert not is_shown or table["ITL beside"].text(view.rows[0]).strip() == "84.0 ms"
-
-
-def test_long_prompts_fit_into_the_context() -> None:
-    """They are cut to it, with room for template and answer, and are longer than the level's or left out."""
-    level = Level("a", concurrency_point(1), 128, 128)
-    assert beside_tokens(32768, level, None) == 32768
-    assert beside_tokens(32768, level, 131072) == 32768
-    assert beside_tokens(32768, level, 16384) == 16384 - 64
-    assert beside_tokens(32768, level, 192) is None
 
 
 def test_the_preset_keeps_requests_in_flight() -> None:

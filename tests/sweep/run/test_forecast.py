@@ -10,7 +10,6 @@ The search for the highest rate with which a server keeps up.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -26,7 +25,7 @@ from sparktop.sweep.run.forecast import LEAST, forecast, pieces
 from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step
 from sparktop.sweep.terms.definitions import CUT_SHORT
 from stage.sweep import RehearsedSweep
-from tests.sweep.made_results import BEGAN, made_level, made_sweep, simulated_level
+from tests.sweep.made_results import BEGAN, made_level, made_sweep
 
 A, B = SweepTarget("a", "http://127.0.0.1/a"), SweepTarget("b", "http://127.0.0.1/b")
 PLAN = Plan((A,), (1, 2), pp=100, tg=4, runs=3)
@@ -147,17 +146,6 @@ def test_a_time_that_the_plan_sets_is_known_at_once() -> None:
     assert 30.0 < found.time.least_s <= found.time.most_s < 2 * 30.0
 
 
-@pytest.mark.parametrize(("known", "asked"), [((1, 4, 16), (2, 8)), ((1, 4), (8, 16))])
-def test_a_simulated_engine_is_foretold_within_a_third(known: Sequence[int], asked: tuple[int, ...]) -> None:
-    """From some concurrencies of one GX10 the others are forecast, between them and beyond."""
-    result = made_sweep(("a", [simulated_level(c, 128, 64, 3) for c in known]))
-    plan = replace(PLAN, concurrency=asked, pp=128, tg=64, warmup=False)
-    found = expected_s(plan, result)
-    assert found is not None
-    truth = sum(simulated_level(c, 128, 64, 3).duration_s or 0.0 for c in asked)
-    assert found - PAUSE_S * len(asked) == pytest.approx(truth, rel=1 / 3)
-
-
 @pytest.mark.parametrize(("duration_s", "before_s"), [(60.0, 15.0), (3600.0, 120.0)])
 def test_a_level_at_a_rate_begins_with_a_warm_up_of_a_quarter(duration_s: float, before_s: float) -> None:
     """At most two minutes of it; the forecast has its requests and its time."""
@@ -167,19 +155,6 @@ def test_a_level_at_a_rate_begins_with_a_warm_up_of_a_quarter(duration_s: float,
     assert found.time is not None
     assert found.time.least_s >= duration_s + before_s
     assert forecast(replace(plan, warmup=False), []).warm_ups == 0
-
-
-def plan_of(settings: SweepSpec) -> Plan:
-    """Return the plan of a preset for one server."""
-    return make_plan(settings, [SweepTarget("solo", "http://127.0.0.1:8000")])
-
-
-def test_the_duration_of_a_sweep_of_agents_is_that_of_its_levels() -> None:
-    """Three levels with their ramps, and at most the time in which answers are waited for."""
-    found = forecast(plan_of(SweepSpec("a", agents=(1, 4, 8), duration_s=100.0)), ())
-    assert (found.levels, found.warm_ups, found.requests) == (3, 13, None)
-    assert found.time is not None
-    assert (found.time.least_s, found.time.most_s) == (3 * 113.0, 3 * 213.0)
 
 
 MOST = 256
@@ -195,13 +170,6 @@ def level(concurrency: int, *values: float, failed: int = 0) -> LevelResult:
 def climbed(*levels: LevelResult, most: int = MOST) -> int | None:
     """Return the concurrency that comes after the levels; None if the sweep is over."""
     return next_step(levels, most, 0.01)[0]
-
-
-def test_it_doubles_while_tokens_rise() -> None:
-    """From 16 to 32 and on, as long as each level is significantly better than the best before."""
-    first = [level(1, 9, 10, 11), level(4, 30, 31, 32), level(16, 100, 101, 102)]
-    assert climbed(*first) == 32
-    assert climbed(*first, level(32, 150, 151, 152)) == 64
 
 
 def test_it_stops_where_a_rise_is_ruled_out() -> None:

@@ -11,9 +11,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.engine import LiveCores, LiveEngine
 from sparktop.sweep.formats.written import repeat_command
-from sparktop.sweep.generator.wire import RunLoad, WorkerTarget
 from sparktop.sweep.result.results import LeftRequests, LevelResult, SweepResult
-from sparktop.sweep.run.level import leave_command
 from sparktop.sweep.view.words import headline, left_words
 from tests.sweep.watched_servers import QUICK, watched
 
@@ -85,11 +83,3 @@ def test_the_answer_has_both_bounds(left: LeftRequests, words: str) -> None:
     """What is not known is left out, and no time is more exact than the polls."""
     assert left_words(LevelResult(concurrency=1, left=left)).startswith(words)
     assert left_words(LevelResult(concurrency=1)) == ""
-
-
-def test_answers_fit_into_the_context() -> None:
-    """They are longer than the level's, but not beyond half of the room that the context leaves."""
-    load = RunLoad("a", WorkerTarget("http://a"), 1, prompt_tokens=100, output_tokens=64)
-    assert leave_command(load, None).output_tokens == 512
-    assert leave_command(load, 300).output_tokens == 64 + 68
-    assert leave_command(replace(load, output_tokens=2000), None).output_tokens == 2000

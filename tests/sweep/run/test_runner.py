@@ -9,27 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import aiohttp
 import pytest
-from msgspec.structs import replace
 
 from sparktop.commands.sweep.run import plan_line
-from sparktop.model.load import LoadPoint
 from sparktop.model.targets import SweepSpec
 from sparktop.simulation.calibration import MODEL
 from sparktop.sweep.formats.written import SweepPrivacy, repeat_command, sweep_report
-from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
+from sparktop.sweep.plan.plan import Order, Plan
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import TraceChoice, read_replay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepEvent, SweepPhase
-from sparktop.sweep.run.runner import SweepRunner
-from tests.sweep.stream_server import Asked
-from tests.sweep.trouble_bench import Bench
-from tests.sweep.watched_servers import PATIENT, Watched, watched
+from tests.sweep.watched_servers import Watched, watched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -124,94 +118,6 @@ async def test_somebody_elses_requests_are_noticed() -> None:
     assert level.tokens.generated == 2 * 4 * 16
     assert "foreign_traffic" in {one.code for one in level.validity}
     assert any(isinstance(one, LoadBatch) for one in servers.events)
-
-
-WORKLOAD = """
-new_tokens = 40
-output_tokens = 8
-human_requests = 50
-tool_steps = 2
-max_context_tokens = 4000
-tool_pause_s = 0.02
-human_pause_s = 0.05
-"""
-
-
-def rates(target: SweepTarget, _: Path) -> Plan:
-    preset = SweepSpec("r", rate="10,30", duration_s=2.0, prompt_lengths=(40,), tg=8)
-    return make_plan(preset | SweepSpec(seed=1, warmup=False), [target])
-
-
-def agents(target: SweepTarget, folder: Path) -> Plan:
-    path = folder / "quick.toml"
-    path.write_text(WORKLOAD, encoding="utf-8")
-    preset = SweepSpec("a", agents=(1, 3), workload=str(path), duration_s=2.0)
-    return make_plan(preset | SweepSpec(seed=1), [target])
-
-
-def depths(target: SweepTarget, _: Path) -> Plan:
-    preset = SweepSpec("d", concurrency=(2,), depths=(0, 64), prompt_lengths=(40,), tg=8, runs=3)
-    return make_plan(preset | SweepSpec(seed=1, warmup=False), [target])
-
-
-async def died(bench: Bench, plan: Plan, levels: int, phase: SweepPhase, requests: int) -> SweepResult:
-    """Run a plan whose server dies in `phase` of level number `levels`, after `requests` of its requests."""
-    begun: list[LoadPoint | int] = []
-    counted = 0
-    stopping: list[asyncio.Task[None]] = []
-
-    def hear(event: SweepEvent) -> None:
-        if isinstance(event, PhaseChanged) and event.phase is phase and event.level is not None:
-            key = event.level.depth if plan.depths else event.level.point
-            if key not in begun:
-                begun.append(key)
-
-    async def answer(asked: Asked) -> None:
-        nonlocal counted
-        if len(begun) >= levels:
-            counted += 1
-            if counted == requests:
-                stopping.append(asyncio.create_task(bench.server.stop()))
-        await asked.stream()
-
-    bench.server.behave = answer
-    runner = SweepRunner(
-        replace(plan, timeouts=PATIENT), bench.store, save=bench.saved.append, start_worker=bench._start
-    )
-    runner.listen(bench.events.append)
-    runner.listen(hear)
-    result = await runner.run()
-    await asyncio.gather(*stopping)
-    return result
-
-
-@pytest.mark.parametrize(
-    ("make", "levels", "phase", "requests"),
-    [
-        (rates, 2, SweepPhase.RUNNING, 20),
-        (agents, 2, SweepPhase.RUNNING, 12),
-        (depths, 1, SweepPhase.CONTEXT, 1),
-    ],
-    ids=["rate", "agents", "depth-context"],
-)
-async def test_a_target_that_dies_ends_the_sweep_and_costs_no_level_before(
-    bench: Bench, make: Callable[..., Plan], levels: int, phase: SweepPhase, requests: int, tmp_path: Path
-) -> None:
-    """The level in which it died says so and has its requests so far; the level before is whole."""
-    result = await died(bench, make(bench.target, tmp_path), levels, phase, requests)
-    assert result.status == "failed"
-    reason = result.stop_reason or ""
-    assert "requests to solo failed" in reason or "solo stopped answering" in reason
-    *before, last = result.targets[0].levels
-    assert len(before) == levels - 1 if phase is SweepPhase.RUNNING else (len(before), last.depth) == (0, 0)
-    for level in before:
-        assert level.requests.ok > 0
-        assert level.requests.failed == level.requests.cancelled == 0
-        assert "cut_short" not in {mark.code for mark in level.validity}
-    if phase is SweepPhase.RUNNING:
-        (cut,) = (mark.message for mark in last.validity if mark.code == "cut_short")
-        assert reason in cut
-    assert bench.saved[-1] == result
 
 
 def replay_plan(servers: Watched, choice: TraceChoice) -> Plan:

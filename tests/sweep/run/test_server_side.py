@@ -10,8 +10,6 @@ Which backend answered, and whether the order of choices looks like chance.
 from __future__ import annotations
 
 import asyncio
-import random
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -19,7 +17,6 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, LaneSample
-from sparktop.model.failure import Failure, FailureKind, RequestFailure
 from sparktop.model.load import (
     EndReason,
     FirstToken,
@@ -39,7 +36,6 @@ from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget, machines_words
 from sparktop.sweep.run.router_side import (
     BackendNames,
-    backend_errors,
     router_side,
     routing_test,
 )
@@ -55,7 +51,6 @@ from sparktop.sweep.run.server_side import (
     watched_nodes,
 )
 
-KEY = SourceKey.backend("a")
 SOLO = SweepTarget("a", "http://10.0.0.1:8000", nodes=("n1",))
 
 
@@ -71,45 +66,6 @@ def sample(
         finished={"stop": 3.0, "length": 4.0},
     )
     return EngineSample(at, "vllm", (lane,), start_time=start)
-
-
-async def test_rest_takes_two_looks_that_agree() -> None:
-    """After the last request it is idle twice with the same counters; the newer sample is returned."""
-    log = ServerLog()
-    for one in (sample(1.0), sample(2.0, running=3.0, tokens=150.0), sample(3.0, tokens=180.0)):
-        log.accept(KEY, one)
-    waiting = asyncio.create_task(log.wait_until_idle(["a"], 2.5, 30.0, lambda: False))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    log.accept(KEY, sample(4.0, tokens=184.0))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    log.accept(KEY, sample(5.0, tokens=184.0))
-    found = await waiting
-    assert found is not None
-    assert (found["a"].at, found["a"].counters.generation_tokens) == (5.0, 184.0)
-
-
-def test_silence_begins_with_the_first_failure_and_ends_with_a_page() -> None:
-    """Later failures do not move its beginning."""
-    log = ServerLog()
-    for at in (5.0, 6.0):
-        log.accept(KEY, Failure(FailureKind.TIMEOUT, f"late at {at}", at))
-    found = log.silence("a")
-    assert found is not None
-    assert (found[0], found[1].message) == (5.0, "late at 6.0")
-    log.accept(KEY, sample(7.0))
-    assert log.silence("a") is None
-
-
-def test_a_lane_that_does_not_tell_makes_the_sum_unknown() -> None:
-    """Half of a server's tokens are not its tokens."""
-    one = sample(1.0)
-    both = replace(one, lanes=(*one.lanes, LaneSample("1", running=1.0)))
-    point = server_point(both)
-    assert point.counters.generation_tokens is None
-    assert point.running == 1.0
-    assert server_point(one).counters.finished == 7.0
 
 
 def record() -> LevelRecord:
@@ -138,20 +94,6 @@ def test_counters_that_go_back_are_a_restart(later: EngineSample, grown: float, 
     assert made.growth["a"].finished == 0.0
 
 
-def test_what_a_warm_up_added_is_no_part_of_the_measured_growth() -> None:
-    """It counts against all requests sent; a restart after the warm-up shows although the sum grew."""
-    made = record()
-    before, warm, after = (
-        {"a": server_point(sample(at, tokens=tokens))}
-        for at, tokens in ((1.0, 100.0), (2.0, 130.0), (3.0, 190.0))
-    )
-    made.add_growth(before, warm, after)
-    assert (made.growth["a"].generation_tokens, made.measured["a"].generation_tokens) == (90.0, 60.0)
-    assert not made.facts.fell
-    made.add_growth(before, warm, {"a": server_point(sample(3.0, tokens=110.0))})
-    assert made.facts.fell
-
-
 @pytest.mark.parametrize(
     ("start", "served"), [(1.0, {"a": 4, "b": 2}), (9.0, {})], ids=["steady", "restarted"]
 )
@@ -168,22 +110,6 @@ def test_who_served_a_level_is_unknown_after_a_restart(start: float, served: dic
     )
     made.add_growth(rest, rest, {"a": first, "b": second})
     assert made.result(ServerLog(), {}).served_by == served
-
-
-@pytest.mark.parametrize(
-    ("sizes", "concurrency", "padding_percent"),
-    [((1, 2, 4, 5, 8), 5, 0.0), (None, 5, 37.5), ((), 5, 0.0), (None, 16, None)],
-    ids=["captured", "of the model", "no graphs", "beyond the largest"],
-)
-def test_padding_is_of_the_server_and_not_of_its_model(
-    sizes: tuple[int, ...] | None, concurrency: int, padding_percent: float | None
-) -> None:
-    """The recipe that captures 5 pads no batch of 5; beyond the largest graph nothing is known."""
-    plan = Plan((SOLO,))
-    prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url), model="m", backends=("a",), capture_sizes=sizes)
-    made = LevelRecord(plan, prepared, plan.level(SOLO.name, concurrency_point(concurrency)))
-    facts = {"m": ModelFacts(2.55, (1, 2, 4, 8))}
-    assert made.result(ServerLog(), facts).padding_percent == padding_percent
 
 
 def test_a_machines_level_is_extremes_and_means() -> None:
@@ -297,23 +223,6 @@ def test_a_router_that_sends_nearly_all_to_one_is_named_in_a_level() -> None:
     assert found["requests_share"] == {"a": 0.94, "b": pytest.approx(0.06)}
 
 
-def ended(number: int, name: str, *, ok: bool) -> RequestEnded:
-    error = None if ok else RequestFailure(FailureKind.REFUSED, "HTTP 500", 1.0)
-    reason = EndReason.LENGTH if ok else EndReason.ERROR
-    return RequestEnded(f"r{number}", 1.0, reason, error, served_by=name)
-
-
-def test_every_count_of_failures_is_taken() -> None:
-    """The larger of the server's and our own; aborts only where they are many; 0 of both is unknown."""
-    events = [ended(0, "a", ok=False), ended(1, "a", ok=False), ended(2, "b", ok=True)]
-    grown = {
-        "a": Counters(finished=100.0, failed=0.0, aborted=1.0),
-        "b": Counters(finished=100.0, failed=3.0),
-        "c": Counters(finished=100.0, aborted=5.0),
-    }
-    assert backend_errors("abcd", events, grown) == {"a": 2.0, "b": 3.0, "c": 5.0, "d": None}
-
-
 def test_waves_are_bunched() -> None:
     """Eight requests to one backend, then eight to the other, are called bunched."""
     found = routing_test(("a" * 8 + "b" * 8) * 3)
@@ -322,20 +231,6 @@ def test_waves_are_bunched() -> None:
         "requests in a row often went to the same server: a 24, b 24 in all; "
         "the server changed 5 times (random order: about 24)"
     )
-
-
-def test_random_routing_is_called_random() -> None:
-    """At most about 5 % of random orders are called anything else."""
-    chance = random.Random(7)  # noqa: S311 - chance, no secret
-    words = Counter(routing_test(chance.choices("ab", k=64))["word"] for _ in range(400))
-    assert words["random"] >= 400 * 0.92
-
-
-@pytest.mark.parametrize("sequence", ["", "aaaaaaaaaaaaaaaa", "abab"])
-def test_too_little_is_unknown(sequence: str) -> None:
-    """No request, one backend or a handful of requests show no order."""
-    found = routing_test(sequence)
-    assert (found["word"], found["runs_p"]) == ("unknown", None)
 
 
 NAMES = BackendNames(
@@ -359,3 +254,46 @@ NAMES = BackendNames(
 def test_a_routers_word_becomes_a_backends_name(told: str | None, name: str | None) -> None:
     """It is named by its id, its name, or its address as the router sees it; else its word is cleaned."""
     assert NAMES.name(told) == name
+
+
+KEY = SourceKey.backend("a")
+
+
+async def test_rest_takes_two_looks_that_agree() -> None:
+    """After the last request it is idle twice with the same counters; the newer sample is returned."""
+    log = ServerLog()
+    for one in (sample(1.0), sample(2.0, running=3.0, tokens=150.0), sample(3.0, tokens=180.0)):
+        log.accept(KEY, one)
+    waiting = asyncio.create_task(log.wait_until_idle(["a"], 2.5, 30.0, lambda: False))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    log.accept(KEY, sample(4.0, tokens=184.0))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    log.accept(KEY, sample(5.0, tokens=184.0))
+    found = await waiting
+    assert found is not None
+    assert (found["a"].at, found["a"].counters.generation_tokens) == (5.0, 184.0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "concurrency", "padding_percent"),
+    [((1, 2, 4, 5, 8), 5, 0.0), (None, 5, 37.5), ((), 5, 0.0), (None, 16, None)],
+    ids=["captured", "of the model", "no graphs", "beyond the largest"],
+)
+def test_padding_is_of_the_server_and_not_of_its_model(
+    sizes: tuple[int, ...] | None, concurrency: int, padding_percent: float | None
+) -> None:
+    """The recipe that captures 5 pads no batch of 5; beyond the largest graph nothing is known."""
+    plan = Plan((SOLO,))
+    prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url), model="m", backends=("a",), capture_sizes=sizes)
+    made = LevelRecord(plan, prepared, plan.level(SOLO.name, concurrency_point(concurrency)))
+    facts = {"m": ModelFacts(2.55, (1, 2, 4, 8))}
+    assert made.result(ServerLog(), facts).padding_percent == padding_percent
+
+
+@pytest.mark.parametrize("sequence", ["", "aaaaaaaaaaaaaaaa", "abab"])
+def test_too_little_is_unknown(sequence: str) -> None:
+    """No request, one backend or a handful of requests show no order."""
+    found = routing_test(sequence)
+    assert (found["word"], found["runs_p"]) == ("unknown", None)

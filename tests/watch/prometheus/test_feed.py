@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import re
-import time
 
 import pytest
 from aiohttp import web
 
 from sparktop.model.event import Severity
 from sparktop.model.failure import FailureKind
-from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
-from sparktop.sources.prometheus.client import PrometheusClient
+from sparktop.model.targets import PrometheusTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
-from sparktop.watch.prometheus_finder import MOST_AT_ONCE, MachineFeed, QueryPace
-from tests.sources.prometheus.api_server import api, refused, vector
+from sparktop.watch.prometheus_finder import MOST_AT_ONCE
+from tests.sources.prometheus.api_server import api, refused
 from tests.watch.prometheus.made_up import Scraped, watched
 
 pytestmark = pytest.mark.outside
@@ -50,19 +48,6 @@ async def test_a_refusal_slows_down(status: int) -> None:
         assert str(status) in failure.message
         assert (feed.pace.at_once, feed.pace.slowed) == (MOST_AT_ONCE // 2, 2)
         assert feed.pace.note.startswith("asks for 8 servers at a time, 2 × less often: ")
-
-
-@pytest.mark.parametrize("every_s", [15.0, 60.0, 100.0])
-def test_good_answers_bring_the_usual_pace_back(every_s: float) -> None:
-    """After a refusal, as often as a Prometheus scrapes; then nothing is said of it any more."""
-    pace = QueryPace()
-    pace.every_s = every_s
-    usual_s = pace.period_s(1)
-    pace.slow_down("too many samples")
-    assert (pace.at_once, pace.note.endswith(": too many samples")) == (MOST_AT_ONCE // 2, True)
-    for _ in range(100):
-        pace.count_answer()
-    assert (pace.at_once, pace.period_s(1), pace.note) == (MOST_AT_ONCE, usual_s, "")
 
 
 async def test_of_many_servers_one_group_is_read_raw_and_all_are_on_the_wall() -> None:
@@ -143,26 +128,6 @@ async def test_a_server_goes_on_under_the_new_name_of_its_job() -> None:
             scraped.labels = [one for one in scraped.labels if one["job"] == "renamed"]
 
 
-async def test_a_server_of_several_prometheus_is_read_once() -> None:
-    """The first that finds it reads it; another server of the same name gets a prefix with its Prometheus."""
-    async with api(Scraped(2)) as (one, _), api(Scraped(3)) as (other, _):
-        targets = (PrometheusTarget("main", one), PrometheusTarget("other", other))
-        polled = BackendTarget("h:2", "http://elsewhere:2")
-        store = Store(Watch(backends=(polled,), prometheus=targets, source="test"))
-        feeds = [PrometheusFeed(target, store, store.accept) for target in targets]
-        for feed in feeds:
-            await feed.query()
-            await feed.close()
-        shown = store.snapshot()
-    assert {one.name: one.scrape and one.scrape.source for one in shown.backends} == {
-        "h:2": None,
-        "h:0": "main",
-        "h:1": "main",
-        "other/h:2": "other",
-    }
-    assert [len(one.fleet.servers) for one in shown.fleets if one.fleet] == [2, 1]
-
-
 async def test_a_clock_that_is_wrong_is_named_and_ages_are_by_it() -> None:
     """An hour ahead: samples are as old as they are, and one line says which clock is which."""
     scraped = Scraped(1)
@@ -222,31 +187,6 @@ async def test_machines_that_cannot_be_read_stop_no_server(status: int) -> None:
     assert view.fleet.note.isprintable()
     assert len(refusals) == 1
     assert all(one.ok for one in store.snapshot().backends)
-
-
-async def test_a_machine_that_dies_between_two_queries_is_not_forgotten() -> None:
-    """Its exporter is up when `up` is read, and has no series a moment later: dead from then on."""
-    exporter = {"job": "dcgm", "instance": "spark-1:9400"}
-    is_up = True
-
-    def answer(query: str) -> web.Response:
-        if "DCGM" in query:
-            up = {"__name__": "DCGM_FI_DEV_GPU_TEMP", **exporter, "UUID": "GPU-1"}
-            return vector((up, "1")) if is_up else vector()
-        assert "dcgm" in query
-        return vector() if is_up else vector((exporter, "0"))
-
-    async with api(answer) as (url, _):
-        target = PrometheusTarget("main", url)
-        client = PrometheusClient(target)
-        store = Store(Watch(source="test"))
-        machines = MachineFeed(target, client, store, store.accept, time.monotonic)
-        await machines.find((), dead=())
-        assert [machine.name for machine in machines.machines] == ["spark-1"]
-        is_up = False
-        await machines.find((), dead=())
-        assert [machine.name for machine in machines.machines] == ["spark-1"]
-        await client.close()
 
 
 # What is found at a Prometheus, also one that has just started: its servers, its pace, and its groups.

@@ -55,14 +55,6 @@ def test_the_cost_of_a_prompt_is_the_length_asked_for(
         assert overhead + sum(tokens.of(word) for word in words) == length
 
 
-def test_prompts_of_a_run_differ_from_the_start() -> None:
-    """No two prompts share their first block of tokens."""
-    maker = PromptMaker(book(), PromptTokens())
-    prompts = [maker.prompt(64, number, "run")[0] for number in range(500)]
-    assert len({tuple(prompt.split()[:4]) for prompt in prompts}) == 500
-    assert all(prompt.isascii() and prompt.isprintable() for prompt in prompts)
-
-
 @given(st.integers(0, 400), st.sampled_from([0, 3, 12]), st.integers(0, 10**9), st.text(max_size=5))
 @settings(max_examples=25, deadline=None)
 def test_every_order_of_a_passage_holds_the_same_words(cut: int, names: int, number: int, salt: str) -> None:

@@ -84,13 +84,6 @@ def test_what_a_text_holds_counts_for_nothing(
     assert event.usage == (Usage(9, None, total) if total is not None and finish == "length" else None)
 
 
-@pytest.mark.parametrize("text", [rb"\ud83d", b"\xf0\x9f", rb"\ud83d\ude00"])
-def test_half_a_character_is_a_token(text: bytes) -> None:
-    """A token that is a part of a character, escaped or as bytes that are no UTF-8, is counted."""
-    event = read_event(b'{"choices":[{"index":0,"delta":{"content":"' + text + b'"},"finish_reason":null}]}')
-    assert (event.tokens, event.error) == (1, None)
-
-
 @pytest.mark.parametrize(
     ("delta", "tokens", "reasoning"),
     [
@@ -115,16 +108,6 @@ def test_reasoning_is_told_apart(delta: dict[str, Any], tokens: int, reasoning: 
         found["choices"][0]["token_ids"] = [7, 8]
         event = read_event(json.dumps(found, separators=(",", ":")).encode())
         assert (event.tokens, event.reasoning) == (2, reasoning)
-
-
-def test_usage_is_read_with_or_without_its_parts() -> None:
-    """Usage gives counts where they are counts, and None for anything else."""
-    whole = {"prompt_tokens": 9, "completion_tokens": 4, "prompt_tokens_details": {"cached_tokens": 8}}
-    assert read_event(json.dumps({"choices": [], "usage": whole}).encode()).usage == Usage(9, 8, 4)
-    odd = {"prompt_tokens": "9", "completion_tokens": True, "prompt_tokens_details": None}
-    assert read_event(json.dumps({"usage": odd}).encode()).usage == Usage(None, None, None)
-    uncounted = {"prompt_tokens": 0, "completion_tokens": 4.0}
-    assert read_event(json.dumps({"usage": uncounted}).encode()).usage == Usage(None, None, 4)
 
 
 @pytest.mark.parametrize(
@@ -153,20 +136,6 @@ def test_odd_shapes_hold_no_token() -> None:
     odd: list[Any] = [None, {"choices": 3}, {"choices": [4]}, {"choices": [{"delta": 5, "token_ids": "7"}]}]
     for found in (*odd, {}):
         assert read_event(json.dumps(found).encode()).tokens == 0
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"choices": [{"delta": {"content": "word"}}, None]},
-        {"choices": [{"delta": "", "text": "word"}]},
-        {"choices": [{"delta": [], "text": "word"}, 7], "usage": 3},
-    ],
-)
-def test_what_is_odd_beside_a_text_takes_nothing_from_it(odd: dict[str, Any]) -> None:
-    """A further choice that is none, or a delta of another type, leaves the text of the first choice."""
-    event = read_event(json.dumps(odd).encode())
-    assert (event.tokens, event.text) == (1, "word")
 
 
 LINES = st.lists(
@@ -225,14 +194,6 @@ def test_any_split_gives_the_events_of_the_standard(
     assert events_of(*pieces_of(stream, cuts)) == by_the_standard(stream)
 
 
-def test_an_event_is_given_with_the_read_that_ends_it() -> None:
-    """With CR alone as line end, an event does not wait for anything after its empty line."""
-    splitter = EventSplitter()
-    assert splitter.feed(b": hello\n\n") == []
-    assert splitter.feed(b"data: a\r\r") == [b"a"]
-    assert splitter.feed(b"\ndata: b\n\n") == [b"b"]
-
-
 @pytest.mark.parametrize(
     "stream", [b'event: error\ndata: {"message":"no"}\n\n', b'error: {"message":"no"}\n\n']
 )
@@ -280,14 +241,6 @@ def counted(*reads: Sequence[Mapping[str, Any]], first_event_is_token: bool = Fa
 
 def parts(found: CountedTokens) -> tuple[list[float], list[int], TokenSource | None, int | None]:
     return list(found.times), found.counts, found.source, found.generated
-
-
-def test_one_token_a_chunk_is_what_the_total_at_the_end_says() -> None:
-    """Three chunks and a total of three: every token's time is known."""
-    found = counted(
-        [event(ROLE)], [event(WORD)], [event(WORD)], [event(WORD, finish="stop"), event(None, total=3)]
-    )
-    assert parts(found) == ([2.0, 3.0, 4.0], [1, 1, 1], TokenSource.USAGE, 3)
 
 
 def test_a_finish_event_is_the_end_token_if_it_comes_a_step_later() -> None:

@@ -10,8 +10,6 @@ Presets of conversations are read from TOML; what cannot be used is one clear li
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
 from statistics import fmean, median
@@ -19,7 +17,7 @@ from statistics import fmean, median
 import pytest
 
 from sparktop.errors import UsageError
-from sparktop.model.load import CallStart, Turn
+from sparktop.model.load import Turn
 from sparktop.model.statistics import quantile
 from sparktop.sweep.plan.conversations import (
     MOST_CALLS,
@@ -32,71 +30,6 @@ from sparktop.sweep.plan.conversations import (
     parse_conversations,
     script,
 )
-from stage.conversations import planned_turns
-
-COUNT = 4_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Played:
-    """What scripts of a preset add up to if each is played with an endless prefix cache."""
-
-    calls: list[int]
-    prompts: list[int]
-    new: list[int]
-    known: int
-    compacted: int
-
-
-def _scripts(name: str, count: int = COUNT, seed: int = 1) -> list[Script]:
-    preset = find_conversations(name)
-    return [script(preset, seed, number) for number in range(count)]
-
-
-def _play(name: str) -> _Played:
-    preset = find_conversations(name)
-    calls: list[int] = []
-    prompts: list[int] = []
-    new: list[int] = []
-    known = compacted = 0
-    for number in range(COUNT):
-        lane = Lane(preset, 1, number)
-        course = lane.script
-        calls.append(len(course.calls))
-        for call in course.calls:
-            turn = lane.next_turn()
-            assert turn.fits
-            prompts.append(turn.prompt_tokens)
-            new.append(call.new_tokens)
-            known += turn.place.known_tokens
-            lane.record_answer(turn.prompt_tokens, turn.output_tokens)
-        compacted += turn.compactions > 0
-    return _Played(calls, prompts, new, known, compacted)
-
-
-def _at(values: list[int], share: float) -> float:
-    return quantile(sorted(map(float, values)), share)
-
-
-def test_coder_quick_has_the_published_shape() -> None:
-    """21 calls, prompts of 16 k tokens, 95.6 % of them cacheable."""
-    played = _play("coder-quick")
-    assert set(played.calls) == {21}
-    assert _at(played.prompts, 0.5) == pytest.approx(16_000, rel=0.03)
-    assert _at(played.prompts, 0.9) == pytest.approx(24_000, rel=0.03)
-    assert played.known / sum(played.prompts) == pytest.approx(0.956, abs=0.002)
-
-
-def test_draws_have_their_medians_quantiles_and_limits() -> None:
-    """Each random quantity of `coder` has the median, p90 and limit of its preset."""
-    preset, random = find_conversations("coder"), Random(3)  # noqa: S311 - load, no secret
-    for draw in (preset.own_tokens, preset.new_tokens, preset.output_tokens, preset.human_pause_s):
-        values = sorted(draw.value(random) for _ in range(20_000))
-        assert median(values) == pytest.approx(draw.median, rel=0.05)
-        p90 = min(draw.median * math.exp(1.2816 * draw.sigma), draw.most or math.inf)
-        assert quantile(values, 0.9) == pytest.approx(p90, rel=0.06)
-        assert values[-1] == draw.most
-        assert fmean(values) == pytest.approx(draw.typical, rel=0.04)
 
 
 def test_equal_seeds_give_equal_scripts() -> None:
@@ -106,59 +39,6 @@ def test_equal_seeds_give_equal_scripts() -> None:
     assert script(preset, 7, 12) != script(preset, 8, 12)
     assert script(preset, 7, 12) != script(preset, 7, 13)
     assert number_of(2, 1) != number_of(1, 2)
-
-
-def test_a_conversation_under_way_resumes_in_the_middle_of_its_life() -> None:
-    """It goes on after 25 to 75 % of its calls; one of a single call has no past."""
-    shares = [one.resumes_at / len(one.calls) for one in _scripts("coder-quick", 300)]
-    assert min(shares) >= 0.2
-    assert max(shares) <= 0.75
-    assert {one.resumes_at for one in _scripts("rag", 50)} == {0}
-
-
-def test_an_endless_conversation_is_cut() -> None:
-    """A preset that draws millions of calls gets scripts of limited length."""
-    endless = ConversationPreset("x", Draw(1), Draw(1), Draw(1_000), 1_000_000, tool_steps=Draw(1_000))
-    assert len(script(endless, 0, 0).calls) == MOST_CALLS
-
-
-SMALL = """
-shared_tokens = 100
-own_tokens = 50
-new_tokens = 10
-output_tokens = 5
-tool_steps = 1
-human_requests = 2
-tool_pause_s = 1
-human_pause_s = 9
-max_context_tokens = 3000
-"""
-PRESET = parse_conversations(SMALL, "small", "small.toml")
-
-
-def test_a_conversation_under_way_starts_with_its_past() -> None:
-    """One to three of its four calls are in its past, which is not measured."""
-    lane = Lane(PRESET, 1, 0)
-    past = list(lane.past())
-    assert 1 <= len(past) <= 3
-    assert not any(step.place.measured for step in past)
-    step = lane.next_turn()
-    assert step.place.measured
-    assert step.place.turn == len(past)
-    assert step.prompt_tokens == 100 + 50 + 10 + len(past) * 15
-
-
-def test_turns_follow_one_another_over_conversations() -> None:
-    """Human and tool calls alternate; a new conversation follows a human pause and starts short."""
-    turns = list(islice(planned_turns(PRESET, 1, 0), 12))
-    assert [turn.place.conversation for turn in turns if turn.place.turn == 0][-2:] == [1, 2]
-    for before, turn in pairwise(turns):
-        assert turn.pause_s == (1 if turn.place.start is CallStart.TOOL else 9)
-        assert before.place.then == (turn.place.start if turn.place.turn else None)
-        if turn.place.turn:
-            assert turn.place.known_tokens == before.prompt_tokens + before.output_tokens
-        else:
-            assert (turn.prompt_tokens, turn.place.known_tokens) == (160, 100)
 
 
 def _lane(limit: int, max_model_len: int | None = None) -> Lane:
@@ -178,14 +58,6 @@ def _lane(limit: int, max_model_len: int | None = None) -> Lane:
 
 def _prompt(turn: Turn) -> tuple[int, int, bool, bool]:
     return turn.prompt_tokens, turn.place.known_tokens, turn.place.compacted, turn.fits
-
-
-def test_the_context_grows_by_prompts_and_answers() -> None:
-    """The first prompt shares only the common start; the next one everything before its own text."""
-    lane = _lane(10_000)
-    assert _prompt(lane.next_turn()) == (1_400, 1_000, False, True)
-    lane.record_answer(1_410, 50)  # the server counts ten tokens of template
-    assert _prompt(lane.next_turn()) == (1_560, 1_460, False, True)
 
 
 def test_a_context_beyond_the_limit_is_compacted() -> None:
@@ -227,16 +99,11 @@ def test_a_file_of_ones_own_is_read(tmp_path: Path) -> None:
     [
         ("human_requests = 2", "", "missing required field `human_requests`"),
         ("human_requests = 2", "human_requests = 0", "human_requests must be from 1 to 100000, not 0"),
-        ("human_requests = 2", "human_requests = {median = 2, fixed = 0, fixed_share = 1}", "not 0"),
         ("new_tokens = 10", "new_tokens = nan", "not nan"),
-        ("new_tokens = 10", "new_tokens = 1e9", "from 1 to 10000000"),
         ("new_tokens = 10", 'new_tokens = "ten"', "Expected `float`, got `str` - at `$.new_tokens"),
-        ("new_tokens = 10", "new_tokens = true", "got `bool`"),
-        ("new_tokens = 10", "new_tokens = { sigma = 1 }", "missing required field `median`"),
         ("new_tokens = 10", "new_tokens = { median = 9, sgima = 1 }", "unknown field `sgima`"),
         ("new_tokens = 10", "new_tokens = { median = 9, sigma = 99 }", "<= 4.0 - at `$.new_tokens.sigma`"),
         ("new_tokens = 10", "new_tokens = { median = 9, fixed = 1 }", "belong together"),
-        ("new_tokens = 10", "new_tokens = [1]", "got `array`"),
         ("new_tokens = 10", "new_token = 10", "unknown field `new_token`"),
         ("= 4000", "= 100", "max_context_tokens must be at least 2030"),
         ("= 4000", "= 4000.5", "got `float` - at `$.max_context_tokens`"),
@@ -271,3 +138,37 @@ def test_files_that_are_no_presets_are_named(tmp_path: Path) -> None:
     ):
         with pytest.raises(UsageError, match=words):
             find_conversations(name)
+
+
+COUNT = 4_000
+
+
+def _scripts(name: str, count: int = COUNT, seed: int = 1) -> list[Script]:
+    preset = find_conversations(name)
+    return [script(preset, seed, number) for number in range(count)]
+
+
+def test_draws_have_their_medians_quantiles_and_limits() -> None:
+    """Each random quantity of `coder` has the median, p90 and limit of its preset."""
+    preset, random = find_conversations("coder"), Random(3)  # noqa: S311 - load, no secret
+    for draw in (preset.own_tokens, preset.new_tokens, preset.output_tokens, preset.human_pause_s):
+        values = sorted(draw.value(random) for _ in range(20_000))
+        assert median(values) == pytest.approx(draw.median, rel=0.05)
+        p90 = min(draw.median * math.exp(1.2816 * draw.sigma), draw.most or math.inf)
+        assert quantile(values, 0.9) == pytest.approx(p90, rel=0.06)
+        assert values[-1] == draw.most
+        assert fmean(values) == pytest.approx(draw.typical, rel=0.04)
+
+
+def test_a_conversation_under_way_resumes_in_the_middle_of_its_life() -> None:
+    """It goes on after 25 to 75 % of its calls; one of a single call has no past."""
+    shares = [one.resumes_at / len(one.calls) for one in _scripts("coder-quick", 300)]
+    assert min(shares) >= 0.2
+    assert max(shares) <= 0.75
+    assert {one.resumes_at for one in _scripts("rag", 50)} == {0}
+
+
+def test_an_endless_conversation_is_cut() -> None:
+    """A preset that draws millions of calls gets scripts of limited length."""
+    endless = ConversationPreset("x", Draw(1), Draw(1), Draw(1_000), 1_000_000, tool_steps=Draw(1_000))
+    assert len(script(endless, 0, 0).calls) == MOST_CALLS

@@ -30,20 +30,15 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import (
     LevelResult,
-    LimitSide,
     PlanResult,
-    ServerSide,
     SweepResult,
     TargetResult,
     Validity,
 )
 from sparktop.sweep.result.store import save
 from sparktop.sweep.run.again import answer_from_levels, stored_traces
-from sparktop.sweep.run.capacity import limit_of_level
-from sparktop.sweep.run.forecast import conditions_words
 from sparktop.sweep.run.judgement import judge
 from sparktop.sweep.terms.definitions import CLIENT_LAG, FEW_RUNS
-from sparktop.sweep.view.capacity import stored_searches
 from tests.sweep.made_results import BEGAN
 
 SLO = {
@@ -204,24 +199,6 @@ def test_a_late_first_token_leaves_limits_on_streams_as_they_are() -> None:
         assert ("left out" in capacity_text(answer_from_levels(result, asked(slo)))) is is_left_out, slo
 
 
-def test_a_share_of_requests_has_no_second_statistic() -> None:
-    """Of a rate 95 % of the requests must meet the limits, as asked and as read off: no p90 beside it."""
-    words = "95 % of the requests meet first token ≤ 2 s and ≥ 15 tok/s each"
-    search = asked("ttft_p90_ms=2000,stream_tps=15", LoadKind.RATE)
-    assert conditions_words(search) == words
-    found = answer_from_levels(sweep(0.3, kind=LoadKind.RATE), search)
-    assert words in capacity_text(found)
-
-
-def test_the_kv_cache_of_a_limit_is_named_once() -> None:
-    """Its evidence may have it already."""
-    server = ServerSide(kv_cache_max_percent=2.0)
-    level = sweep(0.3).targets[0].levels[0].model_copy(update={"server": server})
-    assert limit_of_level(level, 1.0).evidence == "no limit of the servers was reached; KV cache 2 % used"
-    limit = LimitSide(kind="bandwidth", reason="a step takes 8 ms; KV cache 2 %")
-    assert limit_of_level(level.model_copy(update={"limited_by": limit}), 1.0).evidence == limit.reason
-
-
 def older(level: LevelResult) -> LevelResult:
     """Return a level as versions before 1.4 wrote it."""
     values = level.model_dump(mode="json")
@@ -314,14 +291,3 @@ def test_several_prompt_lengths_are_not_mixed() -> None:
     assert "1 request at once holds" in capacity_text(
         answer_from_levels(stored, asked("ttft_p90_ms=900"), 4000)
     )
-
-
-def test_conditions_of_several_targets_have_one_order() -> None:
-    """One decides at the first target, the other at the second: their values are in the same columns."""
-    fast, slow = sweep(0.3, 2.0).targets[0], sweep(0.2, 0.2).targets[0]
-    stored = result_of(LoadKind.CONCURRENCY)
-    stored = stored.model_copy(update={"targets": (fast, slow.model_copy(update={"name": "b"}))})
-    views = stored_searches(answer_from_levels(stored, asked("ttft_p90_ms=900,stream_tps=12")))
-    orders = {tuple(bar.name for bar in one.bars) for view in views for one in view.tried}
-    assert len(views) == 2
-    assert len(orders) == 1

@@ -8,7 +8,6 @@ The loads that a capacity search chooses from, and how it counts requests that a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -19,7 +18,6 @@ from sparktop.model.load import CallStart, ConversationCall, EndReason, LoadKind
 from sparktop.sweep.plan.capacity import RATIO, parse_conditions
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.measure import RequestTrace
-from sparktop.sweep.run.capacity import capacity_answer
 from sparktop.sweep.run.judgement import LoadVerdict, Shares, judge
 from sparktop.sweep.run.search import CapacitySearch
 
@@ -177,31 +175,3 @@ def test_a_level_that_held_by_luck_moves_the_answer_down() -> None:
     assert (probe.point.value, probe.run) == (4.0, 1)
     search.add(4.0, judged(160, 200))
     assert (search.holds, search.fails, search.moved_from) == (2, 4, 4)
-
-
-def test_a_close_decision_is_repeated_until_it_is_certain_within_one() -> None:
-    """At 8 nine of ten meet the condition, within a hair; a clear border needs fewer runs than this one."""
-    dice = Random(3)  # noqa: S311 - no secret
-    made = []
-    for width in (0.02, 0.5):
-        search = CapacitySearch(Capacity(LoadKind.AGENTS, CONDITIONS))
-        while (probe := search.next()) is not None:
-            value = probe.point.value
-            share = max(0.0, min(1.0, 0.9 + width * (8.5 - value)))
-            runs = search.runs.get(value, 0) + 1
-            met = sum(dice.random() < share for _ in range(60 * runs))
-            search.add(value, judged(met, 60 * runs))
-        made.append(search.made)
-        low, high = search.interval
-        assert (low or 0) <= 8 < (high or 65)
-    assert made[0] > 1.5 * made[1]
-
-
-def test_a_level_without_a_request_has_no_probability() -> None:
-    """What other levels make likely is not a figure of its own."""
-    search = CapacitySearch(Capacity(LoadKind.AGENTS, CONDITIONS))
-    search.add(1.0, judged(0, 0))
-    search.add(2.0, judged(100))
-    none, some = capacity_answer(search, {}, complete=False).probes
-    assert (none.fails_percent, none.requests, none.conditions[0].met_percent) == (None, 0, None)
-    assert some.fails_percent is not None
