@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 from textual.app import App
-from textual.notifications import Notify
+from textual.notifications import Notification, Notify, SeverityLevel
 from textual.theme import Theme
 from textual.widgets._toast import Toast, ToastHolder
 
@@ -28,6 +28,23 @@ Toast.-error { color: $error; text-style: bold; }
 """Style of a notice: one row, or up to three where a message is longer than the screen is wide."""
 
 
+class Notice(Notification):
+    """A notification that a screen may show just as it expires.
+
+    Textual's timer never ends a loop of negative intervals, so the time left is more than 0.
+    """
+
+    @property
+    def time_left(self) -> float:
+        """Seconds until it expires, at least a hundredth."""
+        return max(0.01, super().time_left)
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether its time is over."""
+        return super().time_left <= 0
+
+
 class ThemedApp(App[None]):
     """An application whose theme has a colour for each role of what is drawn, such as "title" or "warn".
 
@@ -40,6 +57,19 @@ class ThemedApp(App[None]):
     """The present style of each role."""
     color_system: str | None = None
     """Colours of the terminal as Rich names them, such as "256"; None before they are known."""
+
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = True,
+    ) -> None:
+        """Show a notice, for `timeout` seconds (None: the usual time)."""
+        seconds = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
+        self.post_message(Notify(Notice(message, title, severity, seconds, markup=markup)))
 
     def on_notify(self, event: Notify) -> None:
         """Remove the notices that the new one replaces: all except those of a higher severity.

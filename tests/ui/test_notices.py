@@ -82,3 +82,16 @@ async def test_notices_in_front_of_a_dialog_leave_nothing_behind_it() -> None:
                 (shown,) = app.screen.query(Toast)
                 assert str(shown.render()) == f"{place} {number}"
                 assert app.screen.get_widget_at(0, 23)[0] is shown
+
+
+async def test_a_notice_that_expires_as_it_is_shown_does_not_stop_the_screen() -> None:
+    """Textual's timers never return from a negative interval: a toast's is never one."""
+    app = SparktopApp(picture)
+    async with app.run_test(size=(80, 24), notifications=True) as pilot:
+        app.notify("late", timeout=30.0)
+        await pilot.pause()
+        (notice,) = list(app._notifications)
+        notice.raised_at -= 31
+        assert notice.has_expired
+        await app.screen.mount(Toast(notice))
+        await pilot.pause()
