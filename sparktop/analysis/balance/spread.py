@@ -212,8 +212,9 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
     Prompts take time, too: for each token the time that decode steps leave unexplained in what was really
     generated. Where requests arrive together now, equal loads may leave them fewer prompts to share a step
     with. How much longer prompts then take depends on the model: as long as now if a step costs the same for
-    each prompt token, several times as long if it reads weights once for all. The share is the middle of
-    both, and the error includes them.
+    each prompt token, several times as long if it reads weights once for all: an even split of what comes
+    together over n servers takes up to n times as long, and chance scatters it further. The share is the
+    middle of both ends, and the error includes them.
     """
     if step is None or not slots:
         return None
@@ -222,7 +223,8 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
     filled = [slot for slot, total in enumerate(grid.totals) if total >= 0]
     in_window, now = _batches(grid, filled, limits), _batches(grid, slots, limits)
     even = _batches(grid, slots, limits, is_even=True)
-    apart = math.sqrt(_bunching(grid))
+    together = _bunching(grid)
+    apart = max(math.sqrt(together), min(float(len(grid.loads)), together**2))
     ends: list[tuple[float, float]] = []
     for errors in (0.0, -_ERRORS, _ERRORS):
         line = with_slope(step, errors)
