@@ -138,23 +138,25 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
 def _fitted(grids: Sequence[Grid], lines: int) -> tuple[list[Grid], list[str]]:
     """Return (tables that fit into so many lines, what was left out of them).
 
-    Prefill, the second of three tables, gives way to the others.
+    Levels are left out first of prefill, the second of three tables, then of all.
     """
     if not grids:
         return [], []
     levels = len(grids[0].rows)
     least = min(levels, _LEAST_LEVELS)
     room = lines - _TABLE_LINES * len(grids)
-    sizes, lost = [levels] * len(grids), []
-    if len(grids) == len(_FIGURES):
-        sizes[1] = min(levels, room - 2 * levels)
-        if sizes[1] < least:
-            grids, sizes, lost = grids[::2], sizes[::2], ["prefill"]
-            room += _TABLE_LINES
-    if len(grids) < len(_FIGURES):
-        sizes = [max(least, min(levels, room // len(grids)))] * len(grids)
-    for fewer, where in ((max(sizes) - min(sizes), " of prefill"), (levels - sizes[0], "")):
-        lost += [f"{fewer} level{'' if fewer == 1 else 's'}{where}"] if fewer else []
+    has_prefill = len(grids) == len(_FIGURES)
+    prefill = max(least, min(levels, room - 2 * levels)) if has_prefill else 0
+    others = len(grids) - has_prefill
+    size = max(least, min(levels, (room - prefill) // others))
+    sizes = [size] * len(grids)
+    if has_prefill:
+        sizes[1] = min(size, prefill)
+    fewer, fewer_prefill = levels - size, size - min(sizes)
+    lost = [f"{fewer} level{'' if fewer == 1 else 's'}"] if fewer else []
+    if fewer_prefill:
+        unit = "more" if fewer else f"level{'' if fewer_prefill == 1 else 's'}"
+        lost.append(f"{fewer_prefill} {unit} of prefill")
     thin = [
         replace(grid, rows=tuple(_evenly_spaced(grid.rows, size)))
         for grid, size in zip(grids, sizes, strict=True)

@@ -324,7 +324,7 @@ def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
     rows = table(post)
     assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
     assert "\n- **Load:** " in post
-    assert "Left out here: prefill and 1 level." in post
+    assert "Left out here: 4 levels and 6 more of prefill." in post
     assert "; save this post as post.md, then: your newest sweep beside it: `sparktop report" in post
 
 
