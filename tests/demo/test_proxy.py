@@ -116,3 +116,11 @@ async def test_sparktops_own_router_source_reads_it_as_litellm(
     assert [(one.id, one.address, one.model) for one in sample.deployments] == [
         (f"spark-{place}", f"{backend}/v1", MODEL) for place, backend in enumerate(pair)
     ]
+
+
+@pytest.mark.parametrize("strategy", ["least-busy", "power-of-two", "shortest-queue"])
+def test_strategies_by_load_choose_the_emptier_backend(strategy: str) -> None:
+    """Of two, the one without a request in flight."""
+    router = Router(strategy, 2)
+    router.record_start(0, 1.0)
+    assert router.choose(2.0) == 1

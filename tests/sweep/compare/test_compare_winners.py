@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from sparktop.model.load import Level, concurrency_point
 from sparktop.model.statistics import value_of, value_of_range
 from sparktop.sweep.compare.compare import compare, comparison_of
+from sparktop.sweep.compare.ratio import holm
 from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow
 from tests.sweep.made_results import made_series
@@ -132,3 +133,26 @@ def test_lengths_that_are_alike_share_a_row() -> None:
     notes = "\n".join(found.notes)
     assert "20,000 (own) beside 19,570 (spark-long-context)" in notes
     assert "prompt length not reported, laid beside the shortest prompts" in notes
+
+
+def test_one_difference_among_many_rows_may_be_chance() -> None:
+    """With p = 0.04 it has a winner alone; beside 31 rows without a difference it has none."""
+    slower, faster = (100.0, 102.0, 104.0), (104.8, 106.8, 108.8)
+    for others, winner in (({}, "new"), (dict.fromkeys(range(9, 40), slower), None)):
+        two = [made_series(name, {8: runs, **others}) for name, runs in (("new", faster), ("old", slower))]
+        assert [row.winner for row in compare(two).rows if row.concurrency == 8] == [winner]
+
+
+def test_a_difference_below_the_floor_is_none() -> None:
+    """One percent, however close the runs are."""
+    two = [
+        made_series(name, {1: (rate, rate + 0.01, rate + 0.02)})
+        for name, rate in (("a", 101.0), ("b", 100.0))
+    ]
+    assert [row.significant for row in compare(two).rows] == [False]
+
+
+def test_each_difference_that_is_shown_makes_the_next_one_easier() -> None:
+    """Of three tests 5 % / 3, then 5 % / 2, then 5 %; those that are not given count too."""
+    assert holm({"a": 0.016, "b": 0.024, "c": 0.5}, 3) == {"a", "b"}
+    assert holm({"a": 0.017, "b": 0.024}, 3) == set()

@@ -15,6 +15,9 @@ from collections.abc import Callable
 import pytest
 
 from sparktop.model.failure import RequestFailure
+from sparktop.model.load import (
+    TokenSource,
+)
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.terms.request_errors import count_errors, faulty_fields, is_too_long, stated_context
@@ -195,6 +198,16 @@ TOO_LONG = {
         "too many tokens: total number of tokens in the prompt cannot exceed 4081 - received 4292.",
         4081,
     ),
+    "trtllm": (
+        (
+            "The sum of prompt length (9000.0), query length (0) max_tokens (100) should not exceed "
+            "max_seq_len (4096)"
+        ),
+        4096,
+    ),
+    "google": ("The input token count (5000) exceeds the maximum number of tokens allowed (4096).", 4096),
+    "limit-of": ("input tokens exceed the configured limit of 4096 tokens", 4096),
+    "token-limit": ("Your prompt of 5000 tokens is larger than the 4096 token limit", 4096),
     "commas": ("maximum context length is 131,072 tokens, however you requested 140,000", 131_072),
 }
 
@@ -253,3 +266,22 @@ def test_the_field_at_fault_is_the_one_that_is_named_so(body: object, named: set
     """`param` and `loc` name it; else the first in quotes; else the first at all."""
     raw = body if isinstance(body, str) else json.dumps(body)
     assert faulty_fields(raw.encode(), FIELDS) == named
+
+
+async def test_a_server_that_refuses_running_totals_keeps_the_rest(in_process: InProcess) -> None:
+    """The part is left out, not named; the total at the end is still asked for, and no request fails."""
+
+    async def behave(asked: Asked) -> None:
+        if "continuous_usage_stats" in (asked.body.get("stream_options") or {}):
+            asked.refuse(400, "bad request")
+        else:
+            await asked.stream(ids=False)
+
+    in_process.server.behave = behave
+    loaded = await in_process.load()
+    assert count_errors(loaded.events) == {}
+    assert all(body["stream_options"] == {"include_usage": True} for body in in_process.server.bodies)
+    assert in_process.calibrated is not None
+    assert set(in_process.calibrated.dropped_fields) == {"continuous_usage_stats"}
+    assert {end.token_source for end in loaded.ends} == {TokenSource.USAGE}
+    assert figures(loaded) == GOOD

@@ -119,16 +119,6 @@ def test_another_kind_brings_its_fields() -> None:
     assert [one.label for one in agents.points] == ["1 agent", "4 agents", "16 agents"]
 
 
-def test_a_model_goes_to_every_target() -> None:
-    """What is typed as the model is asked for at each; keys stay with their targets."""
-    plan = plan_of(replace(QUICK, targets=("b", "a"), model="tiny"))
-    assert [(one.name, one.model, one.api_key) for one in plan.targets] == [
-        ("b", "tiny", None),
-        ("a", "tiny", "k"),
-    ]
-    assert plan_of(QUICK).targets[0].model is None
-
-
 @pytest.mark.parametrize(
     ("kind", "field", "text", "words"),
     [

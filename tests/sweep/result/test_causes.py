@@ -8,14 +8,16 @@ from __future__ import annotations
 import csv
 import io
 
+import pytest
+
 from sparktop.model.load import Level, LoadKind, concurrency_point
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity, TargetKind
 from sparktop.sweep.result.level import (
+    common_cause,
     level_result,
-    split_words,
     with_common_cause,
 )
 from sparktop.sweep.result.measure import collect
@@ -90,15 +92,6 @@ def herded(*runs: str, concurrency: int = 4) -> LevelResult:
 HERDED = herded("aaaa", "bbbb")
 
 
-def test_each_run_has_its_own_split() -> None:
-    """All on one side and then on the other is even in the totals, and not in any run."""
-    assert HERDED.served_by == {"spark-a": 4, "spark-b": 4}
-    assert HERDED.runs_split == ({"spark-a": 4}, {"spark-b": 4})
-    assert split_words(HERDED) == "100 % of each run's requests on one server"
-    assert split_words(herded("aabb", "aaab")) == "50 to 75 % of each run's requests on one server"
-    assert split_words(herded("aaab")) == "75 % of the run's requests on one server"
-
-
 def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
     """Markdown has a table of the shares, CSV a column; neither calls a router that herds even."""
     result = made_sweep(("proxy", [HERDED, herded("ab", "ba", concurrency=2)]))
@@ -125,3 +118,17 @@ def test_the_evidence_writes_the_runs_out() -> None:
     text = "\n".join("".join(part for part, _ in row) for row in evidence_screen(evidence, 80, 24, run=0))
     assert "100 % of each run's requests on one server" in " ".join(text.split())
     assert "run 1, 4 requests: spark-a 4 · spark-b 0" in text
+
+
+@pytest.mark.parametrize(
+    ("kinds", "cause"),
+    [
+        ((READS, READS, COMPUTES, READS, COMPUTES), READS),
+        ((READS, COMPUTES, COMPUTES), None),
+        ((READS, KV, READS, KV), None),
+        ((), None),
+    ],
+)
+def test_limits_of_steps_that_alternate_are_noise(kinds: tuple[str, ...], cause: str | None) -> None:
+    """Limits of computing and of reading that alternate are noise, unless one has evidence of its own."""
+    assert common_cause(_levels(*kinds).values()) == cause

@@ -39,7 +39,7 @@ from sparktop.sweep.result.measure import (
     sustained_tps,
     total_tps,
 )
-from sparktop.sweep.result.results import Latency, Rate
+from sparktop.sweep.result.results import Latency
 
 
 def request(
@@ -113,25 +113,6 @@ def test_sustained_leaves_out_ramp_and_drain() -> None:
     )
     # 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5; a's at 1.0 is the beginning, and b's at 5.5 is the drain.
     assert sustained_tps(run, 2) == pytest.approx(8 / 4.0)
-
-
-def clumped(slots: int, requests: int, tokens: int) -> list[RequestTrace]:
-    """Return a closed loop on a batch: each step of 0.1 s writes its tokens one by one, 1 ms apart.
-
-    Each slot is a step behind the one before it; what has ended is replaced after 2 ms, in its slot.
-    """
-    events: list[LoadEvent] = []
-    for slot in range(slots):
-        for number in range(requests):
-            first = slot + number * tokens + 1
-            times = [0.1 * (first + step) + 0.001 * slot for step in range(tokens)]
-            events += request(f"{slot}-{number}", times[0] - 0.098, times)
-    return traces(iter(sorted(events, key=lambda event: event.at)))
-
-
-def test_a_replaced_request_leaves_no_hole_in_the_sustained_window() -> None:
-    """The rest of the batch gets its tokens while one is being replaced: they count, and so does the time."""
-    assert sustained_tps(clumped(4, 10, 20), 4) == pytest.approx(40.0, rel=0.01)
 
 
 def test_unknown_prompts_make_only_what_needs_them_unknown() -> None:
@@ -306,14 +287,6 @@ def test_the_pace_is_known_where_both_ends_are() -> None:
     assert found.decode_tps is not None
     assert found.decode_tps.mean == pytest.approx(1.0)
     assert (found.pure_decode_tps, found.itl_ms, found.tokens.hidden) == (None, None, 8)
-
-
-def test_a_rate_has_its_interval_from_two_runs_on() -> None:
-    """Three values of mean 10 and deviation 1 have an interval of 4.303 / sqrt(3) on each side."""
-    figure = Rate.of_runs([9.0, None, 10.0, 11.0])
-    assert figure is not None
-    assert (figure.mean, figure.std, figure.values) == (10.0, 1.0, (9.0, 10.0, 11.0))
-    assert figure.ci95 == pytest.approx((10 - 2.48414, 10 + 2.48414), abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
+from sparktop.model.load import LoadKind
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.plan import Plan, SloCondition
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import (
+    LevelResult,
+    OpenLoopResult,
+    Requests,
     SweepResult,
     TargetResult,
+    Validity,
 )
+from sparktop.sweep.run.capacity import pace_drift, times_apart
 from sparktop.sweep.terms.definitions import DRIFT
-from sparktop.sweep.view.words import headline
+from sparktop.sweep.view.words import headline, rate_sentence
 from stage.sweep import RehearsedSweep
 
 _SLOWER = 5.0
@@ -113,3 +121,36 @@ async def test_a_search_for_limits_is_not_certain_of_a_server_that_changed() -> 
     assert words.endswith(f"; not certain: {change}")
     assert "surely" not in words
     assert "no level failed" not in words
+
+
+def rate_level(*, keeps_up: bool) -> LevelResult:
+    """Return a level of requests at a rate."""
+    open_loop = OpenLoopResult(
+        offered_per_s=2.5, unstable=not keeps_up, ttft_growth=None if keeps_up else 0.5
+    )
+    return LevelResult(
+        concurrency=512,
+        load=LoadKind.RATE,
+        value=2.5,
+        runs=1,
+        requests=Requests(ok=100),
+        open_loop=open_loop,
+    )
+
+
+@pytest.mark.parametrize(("before", "after"), [(True, True), (True, False), (False, True)])
+def test_a_rate_that_was_kept_up_with_once_is_not_certain(before: bool, after: bool) -> None:  # noqa: FBT001 - cases
+    """It is said if the server kept up with a rate at first and not at the end, with both times."""
+    at = datetime(2026, 1, 1, 7, 6, tzinfo=UTC)
+    first, last = rate_level(keeps_up=before), rate_level(keeps_up=after)
+    words = pace_drift(first, last, times_apart(at, at + timedelta(minutes=3)), 0.01)
+    if (before, after) != (True, False):
+        assert words is None
+        return
+    assert words is not None
+    assert re.fullmatch(
+        r"it kept up with 2\.5 /s at \d\d:06, not at \d\d:09: TTFT grows by 0\.50 s each second", words
+    ), words
+    marks = (Validity(code=DRIFT, message=words),)
+    target = TargetResult(name="a", url="", levels=(last.model_copy(update={"validity": marks}),))
+    assert (rate_sentence(target) or "").endswith(f"; not certain: {words}")
