@@ -325,3 +325,9 @@ def test_accepted_requests_of_the_responses_api_are_counted() -> None:
     )
     (lane,) = read_page(RUNNING % 0 + body, at=1.0).lanes
     assert (lane.counts["responses"], lane.counts["http_answers"]) == (3.0, 15.0)
+
+
+def test_lanes_come_in_the_order_of_their_ranks() -> None:
+    """Lanes are sorted by rank as a number, so rank 2 is before rank 10, and names come last."""
+    lines = [f'vllm:num_requests_running{{engine="{rank}"}} 1' for rank in ("10", "x", "2", "0")]
+    assert [lane.lane for lane in sample_of(*lines).lanes] == ["0", "2", "10", "x"]

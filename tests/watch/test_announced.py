@@ -143,3 +143,33 @@ def test_one_sweep_is_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
 A, B, C = (
     BackendTarget(name, f"http://127.0.0.1:{port}") for name, port in (("a", 8000), ("b", 8001), ("c", 8002))
 )
+
+
+@pytest.mark.parametrize(
+    ("loads", "ended"),
+    [
+        ([{7: (A.url,)}, {7: (B.url,)}, {}], [set(), set(), {"a", "b"}]),
+        ([{7: (A.url, B.url), 8: (A.url,)}, {8: (A.url,)}, {}], [set(), {"b"}, {"a"}]),
+    ],
+    ids=["of one that goes on to another", "of two"],
+)
+def test_a_server_is_free_at_the_end_of_the_load(
+    monkeypatch: pytest.MonkeyPatch, loads: list[dict[int, tuple[str, ...]]], ended: list[set[str]]
+) -> None:
+    """Also one that its process loads no more, should it be watched again; of two loads at the second's."""
+    store = Store(Watch(backends=(A, B)))
+    ends: list[frozenset[str]] = []
+    rounds = iter(loads)
+    monkeypatch.setattr(state_files, "announced_loads", lambda: next(rounds))
+    monkeypatch.setattr(store, "end_own_load", ends.append)
+    after_each_round = []
+
+    async def turn(_: float) -> None:
+        after_each_round.append(set().union(*ends))
+        ends.clear()
+        if len(after_each_round) == len(loads):
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(follow_announced(store, turn))
+    assert after_each_round == ended
