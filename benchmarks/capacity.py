@@ -382,7 +382,7 @@ def row(seed: int) -> Row:
         made.words,
         found.holds or 0.0,
         found.interval,
-        truth(made, seed, found.tried[0]),
+        truth(made, seed, next(iter(found.runs))),
         sum(found.runs.values()),
         measured.seconds / 60,
         (_usual_s(made.plan) / 60, most_seconds(made.plan) / 60),

@@ -208,7 +208,7 @@ def keep(folder: Path, results: Mapping[datetime, SweepResult]) -> History:
         took = (result.finished_at or result.started_at) - result.started_at
         path = new_file(folder, at, result.plan.preset or "sweep")
         save(path, result.model_copy(update={"started_at": at, "finished_at": at + took}))
-    return History(folder, wall=lambda: WHEN)
+    return History(folder)
 
 
 class Pictures:
