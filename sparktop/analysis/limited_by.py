@@ -31,9 +31,11 @@ FEWEST_POLLS = 8
 """With fewer polls there is no verdict."""
 _FULL_PERCENT = 95.0
 """The KV cache was this full at least when a request was preempted."""
-_PASSING = 2.0
-"""Multiple of the requests that arrive during a mean step which may wait for its end: steps that compute
-prompts last longer than the mean."""
+_POLL_JITTER_S = 0.5
+"""A poll that is older than a window by so much still belongs to it: polls do not come at exact intervals."""
+_MOST_PASSING = 2.0
+"""A queue only passes through while it holds at most this many times the requests that arrive during a mean
+step. Each waits for the end of the present step, and steps that compute prompts last longer than the mean."""
 
 
 class Load(Struct, frozen=True):
@@ -64,8 +66,8 @@ class Load(Struct, frozen=True):
     """Mean seconds from step to step; None if steps are not counted."""
     batch: float | None
     """Mean number of tokens that a step generated."""
-    passing: float | None
-    """Requests that arrive during one step and wait for its end, on average; None if unknown."""
+    arrivals_per_step: float | None
+    """Requests that arrive during a mean step, taken to be as many as finish; None if unknown."""
     prompt_share: float | None = None
     """Share of the time in which prompts were computed, by the server's own count; None if it has none."""
     prefill_s: float | None = None
@@ -74,7 +76,10 @@ class Load(Struct, frozen=True):
     @property
     def is_passing(self) -> bool:
         """Whether the waiting requests are only those that wait for the end of the present step."""
-        return self.passing is not None and self.waiting * self.queued <= _PASSING * self.passing
+        if self.arrivals_per_step is None:
+            return False
+        mean_waiting = self.waiting * self.queued  # over all polls, not only those in which some waited
+        return mean_waiting <= _MOST_PASSING * self.arrivals_per_step
 
 
 _AnyPoll = TypeVar("_AnyPoll", Poll, MachinePoll)
@@ -82,7 +87,7 @@ _AnyPoll = TypeVar("_AnyPoll", Poll, MachinePoll)
 
 def newest_polls(polls: Sequence[_AnyPoll], span_s: float) -> tuple[_AnyPoll, ...]:
     """Return the polls of the newest `span_s` seconds."""
-    since = polls[-1].at - span_s - 0.5 if polls else 0.0
+    since = polls[-1].at - span_s - _POLL_JITTER_S if polls else 0.0
     return tuple(poll for poll in polls if poll.at >= since)
 
 
@@ -96,11 +101,12 @@ def load_of(polls: Sequence[Poll], window_s: float = 30.0) -> Load | None:
     if len(complete) < FEWEST_POLLS or len(complete) < len(recent) / 2:
         return None
     running = [poll.running or 0.0 for poll in complete]
-    queue = [poll for poll in complete if poll.waiting]
-    waiting = sum(poll.waiting or 0.0 for poll in queue)
-    able = sum((poll.waiting if poll.for_capacity is None else poll.for_capacity) or 0.0 for poll in queue)
-    highest_running = max(running)
-    kv = [poll.kv_percent for poll in queue or complete if poll.kv_percent is not None]
+    queued_polls = [poll for poll in complete if poll.waiting]
+    waiting = sum(poll.waiting or 0.0 for poll in queued_polls)
+    # Where an engine does not tell them apart, all waiting requests wait for room.
+    for_room = [poll.waiting if poll.for_capacity is None else poll.for_capacity for poll in queued_polls]
+    waiting_for_room = sum(known_values(for_room))
+    kv = [poll.kv_percent for poll in queued_polls or complete if poll.kv_percent is not None]
     first, last = complete[0], complete[-1]
     span_s = last.at - first.at
     steps, generated = growth(first.steps, last.steps), growth(first.generated, last.generated)
@@ -108,19 +114,19 @@ def load_of(polls: Sequence[Poll], window_s: float = 30.0) -> Load | None:
     return Load(
         span_s=span_s,
         running=sum(running) / len(complete),
-        running_most=highest_running,
-        waiting=waiting / len(queue) if queue else 0.0,
-        queued=len(queue) / len(complete),
-        deferred=max(0.0, 1 - able / waiting) if waiting else 0.0,
+        running_most=max(running),
+        waiting=waiting / len(queued_polls) if queued_polls else 0.0,
+        queued=len(queued_polls) / len(complete),
+        deferred=max(0.0, 1 - waiting_for_room / waiting) if waiting else 0.0,
         idle=sum(count == 0 for count in running) / len(complete),
         kv_percent=sum(kv) / len(kv) if kv else None,
-        usual=median_high([poll.running or 0.0 for poll in queue] or [0.0]),
+        usual=median_high([poll.running or 0.0 for poll in queued_polls] or [0.0]),
         preempted=_preemptions(complete),
         prompt_tokens=prompted / finished if prompted is not None and finished else None,
         prompt_tps=prompted / span_s if prompted is not None and span_s > 0 else None,
         step_s=span_s / steps if steps else None,
         batch=generated / steps if generated is not None and steps else None,
-        passing=finished / steps if finished is not None and steps else None,
+        arrivals_per_step=finished / steps if finished is not None and steps else None,
         prompt_share=_share_of_time(growth(first.prefilled_s, last.prefilled_s), span_s),
         prefill_s=prefill_s(polls),
     )
@@ -143,13 +149,15 @@ def _preemptions(polls: Sequence[Poll]) -> float | None:
 
 def _preemptions_seen(before: Poll, after: Poll) -> float:
     """Return how many requests went from running to waiting without an end while the KV cache was full."""
-    left = (before.running or 0.0) - (after.running or 0.0)
-    more = (after.waiting or 0.0) - (before.waiting or 0.0)
+    fewer_running = (before.running or 0.0) - (after.running or 0.0)
+    more_waiting = (after.waiting or 0.0) - (before.waiting or 0.0)
     ended = growth(before.finished, after.finished)
-    if ended is None or after.kv_percent is None or not after.running or min(left - ended, more) <= 0:
+    if ended is None or after.kv_percent is None or not after.running:
         return 0.0
-    held_before = after.kv_percent * (1 + left / after.running)
-    return min(left - ended, more) if held_before >= _FULL_PERCENT else 0.0
+    moved = min(fewer_running - ended, more_waiting)
+    # The later poll shows the cache without them: each is taken to have held as much as one that still runs.
+    kv_percent_before = after.kv_percent * (1 + fewer_running / after.running)
+    return moved if moved > 0 and kv_percent_before >= _FULL_PERCENT else 0.0
 
 
 # Limits outside the engine: clock and power of its machines, one CPU core, the network between its ranks.
@@ -161,8 +169,10 @@ _FULL_CORE_PERCENT = 88.0
 """A core whose median use over the samples is this much is full: threads move between cores."""
 _FULL_CORE_SHARE = 0.9
 """CPU cores that a process with one busy thread uses when that thread never waits."""
-LATE_S = 10.0
-"""Seconds over which a server's state is judged, too."""
+RECENT_S = 10.0
+"""Second, shorter window: what a server does now. Its state is judged over it, too."""
+_FEWEST_SAMPLES = 2
+"""Samples of a machine from which on its GPU is judged."""
 _THROTTLED_SHARE = 0.8
 """A throttled clock is a limit below this share of the clock that the GPU has reached under load."""
 LINK_SHARE = 0.4
@@ -198,18 +208,18 @@ def gpu_percent(evidence: Evidence) -> float | None:
 
 
 def gpu_at_work(evidence: Evidence) -> float | None:
-    """Return the mean use in percent of the GPUs of late, since the server was last without a request.
+    """Return the mean use in percent of the GPUs over `RECENT_S`, since the server last had no request.
 
     None below `BUSY_GPU_PERCENT`, if unknown, or if requests have only just come.
     """
-    began = max((poll.at for poll in evidence.polls if not poll.running), default=-math.inf)
-    since = [tuple(poll for poll in machine.polls if poll.at > began) for machine in evidence.machines]
+    last_empty_at = max((poll.at for poll in evidence.polls if not poll.running), default=-math.inf)
     machines = tuple(
-        replace(machine, polls=polls) for machine, polls in zip(evidence.machines, since, strict=True)
+        replace(machine, polls=tuple(poll for poll in machine.polls if poll.at > last_empty_at))
+        for machine in evidence.machines
     )
-    if any(len(polls) < _PAIR for polls in since):
+    if any(len(machine.polls) < _FEWEST_SAMPLES for machine in machines):
         return None
-    used = gpu_percent(_within_window(replace(evidence, machines=machines, window_s=LATE_S)))
+    used = gpu_percent(_within_window(replace(evidence, machines=machines, window_s=RECENT_S)))
     return used if used is not None and used >= BUSY_GPU_PERCENT else None
 
 
@@ -250,13 +260,19 @@ def cpu_limit(evidence: Evidence) -> Limit | None:
     return None
 
 
-def network_limit(evidence: Evidence) -> Limit | None:
-    """Return the limit by the link between the machines of one engine; None if there is none."""
-    if (slow := evidence.slow_link) is not None:
-        carried, ceiling = slow.values.get("rdma_bytes_per_s"), slow.values.get("ceiling_bytes_per_s")
-        carried_gb = carried / 1e9 if isinstance(carried, float) else None
-        ceiling_gb = ceiling / 1e9 if isinstance(ceiling, float) else None
-        return Limit(LimitKind.NETWORK, slow.line, None, carried_gb, ceiling_gb, "GB/s")
+def slow_link_limit(evidence: Evidence) -> Limit | None:
+    """Return the limit by a link for which the ranks of one engine wait; None if none is known."""
+    slow = evidence.slow_link
+    if slow is None:
+        return None
+    carried, ceiling = slow.values.get("rdma_bytes_per_s"), slow.values.get("ceiling_bytes_per_s")
+    carried_gb = carried / 1e9 if isinstance(carried, float) else None
+    ceiling_gb = ceiling / 1e9 if isinstance(ceiling, float) else None
+    return Limit(LimitKind.NETWORK, slow.line, None, carried_gb, ceiling_gb, "GB/s")
+
+
+def busy_link_limit(evidence: Evidence) -> Limit | None:
+    """Return the limit by a busy link between the machines of one engine; None if none is known."""
     if evidence.spans < 2:  # noqa: PLR2004 - ranks on one machine do not use the network
         return None
     for machine in evidence.machines:
@@ -275,7 +291,6 @@ def network_limit(evidence: Evidence) -> Limit | None:
 # Limits that make requests wait: an uneven split over several servers, slots, and the KV cache.
 
 
-_PAIR = 2
 _APART_S = 1.6
 """Polls of two servers are compared if they are at most this far apart."""
 _FEWEST_HELD = 4
@@ -301,7 +316,7 @@ def split_limit(evidence: Evidence) -> Limit | None:
     split = evidence.split
     if split is not None and split.in_sweep and not evidence.routed:
         return None  # the sweep chose what each server has
-    if split is not None and split.word in _SWINGS and _is_about_this_server(evidence, split):
+    if split is not None and split.word in _UNEVEN and _is_about_this_server(evidence, split):
         cost = balance_cost(split)
         line = f"{split.group} is {split.word.value}{cost and f', {cost}'}"
         if evidence.routed:
@@ -331,12 +346,13 @@ def _uneven_pairs(
     ]
 
 
-_SWINGS = {BalanceWord.OSCILLATING, BalanceWord.STARVED}
+_UNEVEN = {BalanceWord.OSCILLATING, BalanceWord.STARVED}
 
 
 def _is_about_this_server(evidence: Evidence, split: Balance) -> bool:
     """Return whether a verdict on the group is about this server: of a starved one, only some are."""
-    if split.word is BalanceWord.OSCILLATING or len(split.backends) == _PAIR:
+    # Of two servers, one has too little and so the other too much.
+    if split.word is BalanceWord.OSCILLATING or len(split.backends) == 2:  # noqa: PLR2004 - a pair
         return True
     mine = newest_polls(evidence.polls, evidence.window_s)
     return any(
@@ -348,7 +364,7 @@ def _uneven_limit(evidence: Evidence, peer: Peer, pairs: Sequence[tuple[Poll, Po
     """Return the limit of a server that has far more or fewer requests than `peer`, at the times `pairs`."""
     own_mean, peer_mean = (sum(_requests_at(pair[side]) for pair in pairs) / len(pairs) for side in (0, 1))
     heavier = sum(_requests_at(poll) > _requests_at(other) for poll, other in pairs)
-    if min(heavier, len(pairs) - heavier) > len(pairs) / 5:
+    if min(heavier, len(pairs) - heavier) > len(pairs) / 5:  # each is the heavier one often, not by chance
         mean_higher = fmean(max(map(_requests_at, pair)) for pair in pairs)
         mean_lower = fmean(min(map(_requests_at, pair)) for pair in pairs)
         line = f"two servers take turns: {mean_higher:.0f} requests at one, {mean_lower:.0f} at the other"
@@ -415,26 +431,24 @@ def slots_limit(evidence: Evidence, load: Load) -> Limit | None:
 def _slots_are_full(evidence: Evidence, load: Load) -> bool:
     """Return whether all slots are in use while requests wait, or seem to be where their number is unknown.
 
-    A server reports its load at the end of a step. A request that ended in it has left its slot, and the next
-    request enters it in the following step, which also computes a prompt. So while prompts are computed, a
-    slot of each engine core seems free. At a given time, that is so for about half of the cores at most:
-    where prompts take more of the time, they are the limit. If the number of slots is known and was reached,
-    each core may have one that seems free.
+    Between two requests a slot seems free while the next one's prompt is computed: one slot of each engine
+    core, and usually of half of the cores at a time. (Were it more, prompts would be the limit.)
     """
-    highest_running, cores, slots = load.running_most, evidence.cores, evidence.slots
-    if slots is not None and highest_running < min(_SLOTS_FULL * slots, slots - cores // 2):
-        return False
-    stays = load.usual >= highest_running - cores // 2
+    highest, cores, slots = load.running_most, evidence.cores, evidence.slots
+    usually_seem_free, may_seem_free = cores // 2, cores
+    stays_at_highest = load.usual >= highest - usually_seem_free
     if slots is None:
-        return stays and not kv_is_tight(evidence, load)
-    return stays or (load.usual >= slots - cores and not kv_is_tight(evidence, load))
+        return stays_at_highest and not kv_is_tight(evidence, load)
+    if highest < min(_SLOTS_FULL * slots, slots - usually_seem_free):
+        return False
+    return stays_at_highest or (load.usual >= slots - may_seem_free and not kv_is_tight(evidence, load))
 
 
 def _room_text(load: Load) -> str | None:
     """Return for how many more requests of the present length the KV cache has room, in words."""
     if load.kv_percent is None or not load.running_most or load.kv_percent <= 0:
         return None
-    kv_percent_each = load.kv_percent / load.running_most
+    kv_percent_each = load.kv_percent / load.running_most  # of the caches of all engine cores together
     more = max(0, floor((_FULL_PERCENT - load.kv_percent) / kv_percent_each))
     return f"room for about {more:,} more of this length"
 
@@ -463,9 +477,12 @@ def kv_is_tight(evidence: Evidence, load: Load) -> bool:
     kv, capacity = load.kv_percent, evidence.kv_capacity_tokens
     if kv is None or not load.running:
         return False
-    kv_percent_each = kv / load.running * evidence.cores
-    need = 100 * load.prompt_tokens / capacity if load.prompt_tokens and capacity else kv_percent_each
-    return 100.0 - kv <= max(_TIGHT * min(need, kv_percent_each), kv_percent_each)
+    # `kv` and the capacity are of one engine core, which runs its part of the requests.
+    held_percent = kv / load.running * evidence.cores
+    prompt_percent = held_percent
+    if load.prompt_tokens and capacity:
+        prompt_percent = 100 * load.prompt_tokens / capacity
+    return 100.0 - kv <= max(_TIGHT * min(prompt_percent, held_percent), held_percent)
 
 
 def pool_limit(evidence: Evidence, load: Load) -> Limit | None:
@@ -483,6 +500,7 @@ def pool_limit(evidence: Evidence, load: Load) -> Limit | None:
 def _fit_text(load: Load) -> str | None:
     if not load.kv_percent or not load.running:
         return None
+    # Of the caches of all engine cores together, so that the number is that of requests in the whole server.
     kv_percent_each = load.kv_percent / load.running
     return f"a request takes {kv_percent_each:.1f} % on average: about {floor(100 / kv_percent_each)} fit"
 
@@ -577,6 +595,7 @@ def _is_short_of_requests(evidence: Evidence) -> bool:
 
 def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
     """Return the kind of the limit of a server that lacks requests, and what the router shows, in words."""
+    # `routed` is None where the router does not count what it sends, `held` where not what it has.
     name, held, split = evidence.router, evidence.held_back, evidence.split
     if split is not None and split.in_sweep:
         return LimitKind.CLIENT, "; this sweep sends no more"
@@ -588,8 +607,9 @@ def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
     if held is not None and held >= _HELD_BACK:
         return LimitKind.ROUTER, f"; {held:.0f} requests are still in {name}{slow}"
     if slow:
-        return LimitKind.ROUTER if evidence.routed else LimitKind.CLIENT_OR_ROUTER, slow
-    return (LimitKind.CLIENT_OR_ROUTER if held is None else LimitKind.CLIENT), ""
+        return (LimitKind.ROUTER if evidence.routed else LimitKind.CLIENT_OR_ROUTER), slow
+    kind = LimitKind.CLIENT_OR_ROUTER if held is None else LimitKind.CLIENT
+    return kind, ""
 
 
 def held_back_limit(evidence: Evidence, load: Load) -> Limit | None:
@@ -602,10 +622,9 @@ def held_back_limit(evidence: Evidence, load: Load) -> Limit | None:
         return None
     if held < max(_HELD_BACK, load.running) or load.running_most > slots / 2:
         return None
-    reason = (
-        f"{held:.0f} requests are in {evidence.router} and at no server; {load.running:.0f} of {slots} slots "
-    )
-    return Limit(LimitKind.CLIENT_OR_ROUTER, f"{reason}run on average", None, held, None, "requests")
+    run = f"{load.running:.0f} of {slots} slots run on average"
+    reason = f"{held:.0f} requests are in {evidence.router} and at no server; {run}"
+    return Limit(LimitKind.CLIENT_OR_ROUTER, reason, None, held, None, "requests")
 
 
 def long_prefill_limit(load: Load) -> Limit | None:
@@ -679,19 +698,23 @@ def _waiting_ranks_w(evidence: Evidence) -> float | None:
     return max(measured_w)
 
 
+def _why_growth_unknown(evidence: Evidence, cost: StepFit) -> str | None:
+    """Return why it is not known how steps grow with their batch; None if it is so small that they read."""
+    reads, same_sizes = evidence.read_percent, cost.batch_spread < _ENOUGH_SPREAD
+    looks_flat = same_sizes or (cost.flatness or 0.0) >= _FLAT
+    if cost.batch <= _FEW_ROWS and looks_flat and reads is None and evidence.spans == 1:
+        return None  # so few rows are computed while the weights are read
+    if not same_sizes:
+        return "steps do not show how much longer a further request makes them"
+    ending = "; other sizes are needed" if reads is None else f", which read {reads:.0f} % of the bandwidth"
+    return f"all steps had {_requests_text(cost.batch)}{ending}"
+
+
 def _why_unclear(evidence: Evidence, cost: StepFit, flat: float | None) -> str | None:
     """Return why it is not clear whether steps read or compute, of a server whose reads do not show it."""
     reads = evidence.read_percent
     if flat is None:
-        alike = cost.batch_spread < _ENOUGH_SPREAD
-        is_flat = alike or (cost.flatness or 0.0) >= _FLAT
-        if cost.batch <= _FEW_ROWS and is_flat and reads is None and evidence.spans == 1:
-            return None
-        sizes = f"all steps had {_requests_text(cost.batch)}"
-        ending = (
-            "; other sizes are needed" if reads is None else f", which read {reads:.0f} % of the bandwidth"
-        )
-        return sizes + ending if alike else "steps do not show how much longer a further request makes them"
+        return _why_growth_unknown(evidence, cost)
     if _STEEP < flat < _FLAT:
         grows = 100 * (1 - flat)
         return f"memory bandwidth or compute, both fit: {grows:.0f} % of a step grows with its requests"
@@ -718,15 +741,14 @@ def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepFit, flat: float 
     step = f"a step takes {1000 * step_s:.0f} ms with {_requests_text(batch)} on average"
     if read is not None and percent:
         value, limit, unit = read, 100 * read / percent, "GB/s"
-        parts.append(
-            f"reads {value:.0f} of {limit:.0f} GB/s{' on each machine' if evidence.spans > 1 else ''}"
-        )
+        where = " on each machine" if evidence.spans > 1 else ""
+        parts.append(f"reads {value:.0f} of {limit:.0f} GB/s{where}")
     if flat is not None:
         parts.append(step)
     if not parts:
         parts.append(f"{step}: far fewer than would keep the GPU computing")
-    growth_known = flat if cost.batch_spread >= _WIDE_SPREAD else None
-    hint = _free_slots_hint(evidence, load, growth_known)
+    known_flat = flat if cost.batch_spread >= _WIDE_SPREAD else None
+    hint = _free_slots_hint(evidence, load, known_flat)
     return Limit(LimitKind.BANDWIDTH, "; ".join(parts), hint, value, limit, unit)
 
 
@@ -793,9 +815,8 @@ def _limit_outside(evidence: Evidence, load: Load) -> Limit | None:
     """Return the limit outside the engine; None if there is none."""
     if load.idle >= IDLE_SHARE:
         return split_limit(evidence) or _unknown_while_unbalanced(evidence)
-    slow_link = None if evidence.slow_link is None else network_limit(evidence)
-    limit = power_limit(evidence) or slow_link or split_limit(evidence) or cpu_limit(evidence)
-    return limit or network_limit(evidence)
+    limit = power_limit(evidence) or slow_link_limit(evidence) or split_limit(evidence) or cpu_limit(evidence)
+    return limit or busy_link_limit(evidence)
 
 
 def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
@@ -814,25 +835,21 @@ def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
 def _limit_inside(evidence: Evidence, load: Load) -> Limit:
     """Return the limit that the engine's queue shows, or else the limit of its steps or its client."""
     queued = 0.0 if load.is_passing and _has_room(evidence, load) else load.queued
-    seldom = queued < _SELDOM_QUEUED
-    limit = (long_prefill_limit(load) or client_limit(load, evidence)) if seldom else None
-    if limit is not None:
-        return limit
-    if load.idle >= IDLE_SHARE and evidence.polls[-1].waiting and queued < _QUEUED:
-        now = f"{evidence.polls[-1].waiting:.0f} wait now"
-        return Limit(LimitKind.UNKNOWN, f"{now}, and no request ran in {100 * load.idle:.0f} % of the time")
-    cost = None
-    if not evidence.counts_at_end:
-        cost = step_cost(evidence.polls, speculates=evidence.speculates)
+    cost = None if evidence.counts_at_end else step_cost(evidence.polls, speculates=evidence.speculates)
     if queued >= _QUEUED:
         return _limit_of_queue(evidence, load, cost)
-    if queued < _SELDOM_QUEUED:
+    seldom = queued < _SELDOM_QUEUED
+    if seldom and (limit := long_prefill_limit(load) or client_limit(load, evidence)):
+        return limit
+    if load.idle >= IDLE_SHARE and (waiting := evidence.polls[-1].waiting):
+        share = f"no request ran in {100 * load.idle:.0f} % of the time"
+        return _unknown_limit(f"{waiting:.0f} wait now, and {share}")
+    if seldom:
         return (
             prefill_limit(load, cost) or held_back_limit(evidence, load) or step_limit(evidence, load, cost)
         )
-    limit = kv_limit(evidence, load) if load.preempted else None
-    reason = f"requests waited in only {100 * queued:.0f} % of the time"
-    return limit or prefill_limit(load, cost) or Limit(LimitKind.UNKNOWN, reason)
+    limit = (kv_limit(evidence, load) if load.preempted else None) or prefill_limit(load, cost)
+    return limit or _unknown_limit(f"requests waited in only {100 * queued:.0f} % of the time")
 
 
 def _has_room(evidence: Evidence, load: Load) -> bool:
@@ -853,9 +870,8 @@ def _limit_of_queue(evidence: Evidence, load: Load, cost: StepFit | None) -> Lim
     free = "" if load.kv_percent is None else f", the KV cache has {100 - load.kv_percent:.0f} % free"
     slots = "" if evidence.slots is None else f"of {evidence.slots} slots "
     reason = "too few step and token counts to tell why" if cost is None else "no figure tells why"
-    return _unknown_limit(
-        f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run on average{free}: {reason}"
-    )
+    counts = f"{load.waiting:.0f} wait while {load.running:.0f} {slots}run on average"
+    return _unknown_limit(f"{counts}{free}: {reason}")
 
 
 # The regression of step times: how a server's time divides into steps, decoded tokens and prompt tokens.
@@ -927,8 +943,9 @@ class StepFit(Struct, frozen=True):
         flat, error = self.flatness, self.flatness_error
         if flat is None or self.batch_spread < _ENOUGH_SPREAD:
             return None
-        edges = {bisect_left((_STEEP, _FLAT), value) for value in (flat - error, flat + error)}
-        return flat if len(edges) == 1 else None
+        # The range of each end: 0 steep, 1 between, 2 flat.
+        ranges = {bisect_left((_STEEP, _FLAT), end) for end in (flat - error, flat + error)}
+        return flat if len(ranges) == 1 else None
 
 
 def step_cost(polls: Sequence[Poll], *, speculates: bool = False) -> StepFit | None:
@@ -960,7 +977,7 @@ def _join_intervals(rows: Sequence[Interval | None]) -> list[Interval]:
             open_row = None
             continue
         open_row = row if open_row is None else [*map(add, open_row, row)]
-        if open_row[0] >= 0.95 * least_s:
+        if open_row[0] >= 0.95 * least_s:  # not one more where polls only come a little early
             merged.append(open_row)
             open_row = None
     return merged
@@ -984,7 +1001,7 @@ def _interval_between(before: Poll, after: Poll, *, speculates: bool) -> Interva
 
 def _fit_step_cost(rows: Sequence[Interval]) -> StepFit | None:
     """Return the regression over these intervals; None without steps, or if no coefficients fit."""
-    spans, steps, generated, prompted = (sum(column) for column in zip(*rows, strict=True))
+    seconds, steps, generated, prompted = (sum(column) for column in zip(*rows, strict=True))
     if steps <= 0:
         return None
     columns = list(zip(*rows, strict=True))
@@ -998,23 +1015,23 @@ def _fit_step_cost(rows: Sequence[Interval]) -> StepFit | None:
     fixed, token, prompt = coefficients
     variance = residual / max(1, len(rows) - len(coefficients))
     error = _flatness_error(products, variance, (steps, fixed), (generated, token))
-    step_s = spans / steps
+    step_s = seconds / steps
     if fixed > _LONGEST_READ_S and prompted > _MOSTLY_PROMPTS * generated:
         # Few steps end between two polls: what cannot be reading is attributed to prompts.
         fixed, prompt = _LONGEST_READ_S, (step_s - _LONGEST_READ_S) * steps / prompted
     totals = (fixed * steps, token * generated, prompt * prompted)
-    scale = max(spans, sum(totals))
+    scale = max(seconds, sum(totals))
     batches = [row[2] / row[1] for row in rows if row[1] > 0]
     return StepFit(
-        fixed,
-        token,
-        totals[0] / scale,
-        totals[1] / scale,
-        totals[2] / scale,
+        fixed_s=fixed,
+        per_token_s=token,
+        fixed_share=totals[0] / scale,
+        token_share=totals[1] / scale,
+        prompt_share=totals[2] / scale,
         step_s=step_s,
         batch=generated / steps,
         batch_spread=_spread(batches),
-        unexplained=math.sqrt(residual / len(rows)) * len(rows) / spans,
+        unexplained=math.sqrt(residual / len(rows)) * len(rows) / seconds,
         flatness_error=error,
     )
 
@@ -1026,16 +1043,18 @@ def _flatness_error(
 
     `steps` and `tokens` are each a total with its coefficient; `variance` is that of a residual, in s².
     """
-    seconds = [mul(*steps), mul(*tokens)]
-    if not sum(seconds) or not tokens[0]:
+    fixed_s, growing_s = mul(*steps), mul(*tokens)
+    if not fixed_s + growing_s or not tokens[0]:
         return math.inf
-    squared_sum = sum(seconds) ** 2
-    slopes = (0.0, steps[0] * seconds[1] / squared_sum, -tokens[0] * seconds[0] / squared_sum, 0.0)
+    # 2 √(variance × gᵀ (XᵀX)⁻¹ g), where g is the gradient of the fixed share by the coefficients.
+    squared_sum = (fixed_s + growing_s) ** 2
+    gradient = (0.0, steps[0] * growing_s / squared_sum, -tokens[0] * fixed_s / squared_sum, 0.0)
     columns = [index for index in (1, 2, 3) if products[index][index] > 0]
-    moved = _solve([[slope, *row[1:]] for slope, row in zip(slopes, products, strict=True)], columns)
-    if moved is None:
+    # `_solve` takes its right side from the first column: with the gradient there it returns (XᵀX)⁻¹ g.
+    solved = _solve([[slope, *row[1:]] for slope, row in zip(gradient, products, strict=True)], columns)
+    if solved is None:
         return math.inf
-    total = sum(slopes[index] * value for index, value in zip(columns, moved, strict=True))
+    total = sum(gradient[index] * value for index, value in zip(columns, solved, strict=True))
     return 2.0 * math.sqrt(max(0.0, variance * total))
 
 

@@ -6,7 +6,7 @@ import math
 
 from msgspec import Struct
 
-from sparktop.analysis.limited_by import LATE_S
+from sparktop.analysis.limited_by import RECENT_S
 from sparktop.model.event import Progress, ProgressView
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import FleetServer
@@ -262,7 +262,8 @@ def _busy_or_bored(
     if running < enough and load.limit in _AT_WORK:
         return BackendState.BUSY, f"{line}, limited by {load.limit}"
     if running < enough and load.gpu_percent is not None:
-        return BackendState.BUSY, f"{line}, GPU {load.gpu_percent:.0f} % busy (mean of up to {LATE_S:.0f} s)"
+        gpu = f"GPU {load.gpu_percent:.0f} % busy (mean of up to {RECENT_S:.0f} s)"
+        return BackendState.BUSY, f"{line}, {gpu}"
     mean = load.running_mean or 0.0  # else states change with each request around the limit
     line += f", {_count_text(mean)} on average" if running < enough <= mean else ""
     rule = f"{line}; busy from {enough:g}{'' if slots else ' (slots unknown)'}"
