@@ -119,8 +119,7 @@ class PageSection(Struct, frozen=True):
     @property
     def frame(self) -> tuple[object, ...]:
         """Everything but the text of the rows: while it stays, changed rows are sent alone."""
-        places = [(link.path, link.label, link.x, link.y, link.width, link.height) for link in self.links]
-        return (self.heading, self.width, len(self.rows), *places)
+        return self.heading, self.width, len(self.rows), self.links
 
     @property
     def html(self) -> str:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sparktop.browser import renderer as module
 from sparktop.browser.drawing import Orders, draw
 from sparktop.browser.page import Kind, Page
-from sparktop.browser.picture import Picture
+from sparktop.browser.picture import Link, PageSection, Picture
 from sparktop.browser.renderer import Channel, PageRenderer
 from sparktop.browser.results import REFRESH_EVERY_S, ResultPages
 from sparktop.model.snapshot import Snapshot
@@ -56,6 +56,18 @@ async def test_a_viewer_gets_the_whole_page_and_then_changed_rows() -> None:
     channel.show(before, 2.0)
     assert parsed(await anext(slow))[0] == "whole"
     assert parsed(await anext(quick))[0] == "change"
+
+
+@pytest.mark.parametrize("changed_link", [{"key": "r"}, {"x": 3}, {"path": "/router"}])
+def test_a_page_whose_links_change_is_sent_whole(changed_link: dict[str, Any]) -> None:
+    """Rows are sent alone only while every part of every link stays: its place, its address and its key."""
+    link = Link("/server", "server", 2, 0, 6, key="s")
+    before, same, after = (
+        Picture("sparktop", 80, ((PageSection("Servers", 80, ("server",), (shown,)),),))
+        for shown in (link, link, replace(link, **changed_link))
+    )
+    assert same.changes(before) == {"time": ""}
+    assert after.changes(before) is None
 
 
 async def test_each_event_is_compressed_once_and_readable_at_once() -> None:
