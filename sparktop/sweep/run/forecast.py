@@ -32,16 +32,19 @@ batching servers, concurrency 1 to 64). Used until two different loads of the sw
 MOST_RUNS = 200
 """Maximum number of runs of a level that gets more runs than planned because they are short."""
 _STEEPEST = 1.0
-"""Maximum exponent of this growth: on a saturated server twice the requests take twice the time."""
-LEAST, MOST = 0.8, 1.25
+"""Maximum exponent of a growth that was measured: on a saturated server, twice the requests take twice the
+time."""
+LEAST_FACTOR, MOST_FACTOR = 0.8, 1.25
 """Factors from the expected duration to the ends of its range (measured with simulated servers)."""
-_SATURATED, _MOST_UNSURE = 0.93, 2
-"""Where durations grow with this exponent or more, token rates rise by less than 5 % when the concurrency is
-doubled: the sweep adds this many levels at most, see `next_step`."""
+_SATURATED = 0.93
+"""Exponent from which on token rates rise by less than 5 % when the concurrency is doubled."""
+_MOST_WHEN_SATURATED = 2
+"""Levels that the sweep adds at most from there on, see `next_step` of `sparktop.sweep.run.search`."""
 GAP = 2
 """Ratio of two neighbouring concurrencies from which on the sweep may add a level between them."""
 _PAUSE_S = 1.0
-"""Assumed seconds between two levels, in which the servers become idle, until some were measured."""
+"""Assumed seconds from the end of a level of bursts or steady requests until the servers are idle. Used until
+some were measured."""
 _BEGIN_S = 3.0
 """Assumed seconds until the first level: the load generator starts and calibrates each prompt length."""
 
@@ -50,20 +53,22 @@ _Pace = tuple[float, float]
 """Tokens per second of a single request: (generated, of the prompt)."""
 _FASTEST, _SLOWEST = (100.0, 8000.0), (15.0, 1000.0)
 """The assumed range of a target without an earlier sweep."""
+_Limits = Mapping[str, int]
+"""Highest concurrency to which the sweep may go on, by target."""
 
 
 class Estimate:
     """Estimates the remaining time of a sweep from the durations of load runs."""
 
-    def __init__(self, plan: Plan, assumed: _Pace | None = None) -> None:
+    def __init__(self, plan: Plan, assumed: _Pace | None = None, most: _Limits | None = None) -> None:
         """Start without any measured duration; `assumed` is the speed of servers of which none is known."""
         self._plan = plan
         self._assumed = assumed
         self._durations: dict[Level, list[float]] = {}
         """Seconds of the runs that have ended, by level."""
         self._pauses: list[float] = []
-        self.most: Mapping[str, int] = {}
-        """Highest concurrency of each target to which the sweep may go on; empty if it adds no levels."""
+        self.most = most or {}
+        """The limits of the targets; empty if the sweep adds no levels."""
 
     def learn_run(self, level: Level, seconds: float) -> None:
         """Record that one load run (measured or warm-up) of a level took `seconds`."""
@@ -113,7 +118,8 @@ class Estimate:
         if batch.runs is None:
             return None
         seconds = self.run_s(batch.level) if self._plan.more_runs else None
-        return max(len(batch.runs), min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0)
+        enough = min(MOST_RUNS, math.ceil(ENOUGH_S / seconds)) if seconds else 0
+        return max(len(batch.runs), enough)
 
     def range_s(self, todo: Sequence[RunBatch], ended: int) -> TimeRange | None:
         """Return the range of the seconds until the sweep ends; None if `todo` is empty or nothing is known.
@@ -121,16 +127,21 @@ class Estimate:
         The first of `todo` is the current batch, of which `ended` runs have ended and the next is about to
         begin; -1: its warm-up is about to begin. The upper end includes the levels that the sweep may add.
         """
-        shortest = self.left_s(todo, ended)
-        longest = self.left_s([*todo, *self._possible_batches(todo)], ended)
-        return None if shortest is None or longest is None else TimeRange(LEAST * shortest, MOST * longest)
+        least_s, most_s = self.left_s(todo, ended), self.longest_s(todo, ended)
+        if least_s is None or most_s is None:
+            return None
+        return TimeRange(LEAST_FACTOR * least_s, MOST_FACTOR * most_s)
+
+    def longest_s(self, todo: Sequence[RunBatch], ended: int = -1) -> float | None:
+        """Return the expected seconds with the levels that the sweep may add; see `range_s`."""
+        return self.left_s([*todo, *self._possible_batches(todo)], ended)
 
     def _possible_batches(self, todo: Sequence[RunBatch]) -> Iterator[RunBatch]:
         """Yield the batches that may follow those in `todo`: higher concurrencies, and one between two."""
-        series: dict[tuple[str, int | None], list[Level]] = {}
+        groups: dict[tuple[str, int | None], list[Level]] = {}
         for batch in todo:
-            series.setdefault((batch.level.target, batch.level.pp), []).append(batch.level)
-        for (name, length), levels in series.items():
+            groups.setdefault((batch.level.target, batch.level.pp), []).append(batch.level)
+        for (name, length), levels in groups.items():
             measured = {
                 level.point.most_in_flight
                 for level in self._durations
@@ -139,10 +150,12 @@ class Estimate:
             coming = {level.point.most_in_flight for level in levels}
             top = max(measured | coming)
             limit = self.most.get(name, 0)
-            if max(coming) < top or not limit:
-                continue  # the sweep measures a level between two others, its last one
-            saturated = _growth(self._mean_run_times(name)) >= _SATURATED
-            higher = doublings(top, limit)[: _MOST_UNSURE if saturated else None]
+            # A level below the top that is to come is the one between two others, with which a sweep ends.
+            if not limit or max(coming) < top:
+                continue
+            higher = doublings(top, limit)
+            if _growth(self._mean_run_times(name)) >= _SATURATED:
+                higher = higher[:_MOST_WHEN_SATURATED]
             for concurrency in (*concurrencies_between([*measured, *coming]), *higher):
                 level = self._plan.level(name, concurrency_point(concurrency), length)
                 yield RunBatch(level, run_numbers(self._plan, level))
@@ -193,7 +206,7 @@ def _growth(run_times: list[tuple[float, float]]) -> float:
 
 
 def bursts_of_run(plan: Plan, concurrency: int) -> float:
-    """Return how many bursts of requests a run lasts as long as: more than one for steady requests."""
+    """Return the length of a run in bursts: requests / concurrency for a number of steady ones, else 1."""
     is_counted = plan.mode is LoadMode.STEADY and plan.requests is not None
     return max(1.0, (plan.requests or 0) / concurrency) if is_counted else 1.0
 
@@ -250,12 +263,12 @@ def _run_seconds(plan: Plan, level: LevelResult, result: SweepResult) -> float |
     """Return the mean seconds of a load run of a measured level, with answers as long as those of `plan`.
 
     In steady mode, the mean duration of a request stands for that of a burst. None if requests failed, if
-    none succeeded, if the level was cut short, or if its axis is not the concurrency.
+    none succeeded, if the level was cut short or had a context, or if its axis is not the concurrency.
     """
-    cut = any(mark.code == CUT_SHORT for mark in level.validity)
-    cut = cut or level.load is not LoadKind.CONCURRENCY or level.depth > 0
+    unusable = any(mark.code == CUT_SHORT for mark in level.validity)
+    unusable = unusable or level.load is not LoadKind.CONCURRENCY or level.depth > 0
     output = level.tg or result.plan.tg
-    if cut or level.requests.failed or not level.requests.ok or not output:
+    if unusable or level.requests.failed or not level.requests.ok or not output:
         return None
     if result.plan.mode is LoadMode.STEADY:
         run_s = level.e2e_ms.mean / 1000 if level.e2e_ms is not None else 0.0
@@ -317,9 +330,11 @@ def forecast(
     count = targets * sum(requests or 0 for _, requests in asked) if is_known else None
     warm_ups = targets * sum(level.point.most_in_flight for level, _ in asked) if plan.warmup else 0
     contexts = targets * sum(requests or 0 for level, requests in asked if level.depth)
+    # A context is sent alone first, then with the request.
     prompts = targets * sum(
         (plan.length_of(level) + 2 * level.depth) * (requests or 0) for level, requests in asked
     )
+    highest = max(limits.values(), default=None)
     return Forecast(
         _duration_source(plan, earlier),
         len(asked) * targets,
@@ -329,8 +344,8 @@ def forecast(
         prompt_tokens=None if count is None else prompts,
         output_tokens=None if count is None else (count + contexts) * plan.tg,
         at_least=plan.searches or plan.more_runs or bool(limits),
-        most_concurrency=max(limits.values(), default=None),
-        fills_slots=max(limits.values(), default=plan.climb_to or 0) < (plan.climb_to or 0),
+        most_concurrency=highest,
+        fills_slots=highest is not None and highest < (plan.climb_to or 0),  # else the plan sets the limit
     )
 
 
@@ -355,28 +370,24 @@ def _highest_concurrencies(
     return {name: min(limit, count) for name, count in known.items() if min(limit, count) > top}
 
 
-def _time_range(
-    plan: Plan, earlier: Mapping[str, EarlierSweep | None], limits: Mapping[str, int]
-) -> TimeRange | None:
+def _time_range(plan: Plan, earlier: Mapping[str, EarlierSweep | None], limits: _Limits) -> TimeRange | None:
     """Return the range of the sweep's duration, with the levels that it may add up to `limits`.
 
     Where an earlier sweep is unknown, it is that from fast to slow servers.
     """
-    batches, ranges = list(run_batches(plan)), []
-    paces = (_FASTEST, _SLOWEST) if None in earlier.values() else (None,)
-    for pace in paces:
-        estimate = Estimate(plan, pace)
-        estimate.most = limits
-        for sweep in earlier.values() if pace is None else ():
-            for level, seconds in (sweep.run_s if sweep is not None else {}).items():
+    batches = list(run_batches(plan))
+    sweeps = [sweep for sweep in earlier.values() if sweep is not None]
+    if len(sweeps) < len(earlier):  # assumed speeds are the ends of a range already
+        least_s = Estimate(plan, _FASTEST, limits).left_s(batches)
+        most_s = Estimate(plan, _SLOWEST, limits).longest_s(batches)
+        expected = None if least_s is None or most_s is None else TimeRange(least_s, most_s)
+    else:
+        estimate = Estimate(plan, most=limits)
+        for sweep in sweeps:
+            for level, seconds in sweep.run_s.items():
                 estimate.learn_run(level, seconds)
-        ranges.append(estimate.range_s(batches, -1))
-    first, last = ranges[0], ranges[-1]
-    if first is None or last is None:
-        return None
-    # Assumed speeds are the ends of a range already.
-    least, most = (LEAST, MOST) if len(paces) > 1 else (1.0, 1.0)
-    return TimeRange(_BEGIN_S + first.least_s / least, _BEGIN_S + last.most_s / most)
+        expected = estimate.range_s(batches, -1)
+    return None if expected is None else TimeRange(_BEGIN_S + expected.least_s, _BEGIN_S + expected.most_s)
 
 
 def _duration_source(plan: Plan, earlier: Mapping[str, EarlierSweep | None]) -> str:
@@ -426,7 +437,8 @@ _RATE_SEARCH_LEVELS = 8
 _LATE_S = 120.0
 """Seconds that a replay lasts longer than its trace, if the server is slow."""
 _REST_S = 3.0
-"""Usual seconds between two levels, until the last requests have ended and the servers are idle."""
+"""Usual seconds between two levels of rates, recorded traffic or conversations, whose last requests must end
+before the servers become idle."""
 
 
 def _open_forecast(plan: Plan) -> Forecast:
@@ -472,6 +484,7 @@ def _replay_forecast(plan: Plan, replay: TraceReplay) -> Forecast:
 def _conversation_forecast(plan: Plan) -> Forecast:
     levels = len(plan.points) * len(plan.targets)
     has_past = plan.conversations is not None and plan.conversations.calls > 1
+    # Requests that compute the earlier turns of conversations before the measured time.
     past = sum(int(point.value) for point in plan.points) if has_past else 0
     each_s = ramp_s(plan) + (plan.duration_s or 0.0) + _REST_S
     # Pasts are computed before, and answers that began in the measured time are waited for.
@@ -504,13 +517,13 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
     if is_rate:
         each += f" or {arrivals_needed(capacity.share):.0f} requests, whichever takes longer"
     end = (now + timedelta(seconds=seconds)).strftime("%H:%M")
-    low, high = (-(-duration_s // _MINUTE_S) for duration_s in (usual_s, seconds))
+    low, high = (math.ceil(duration_s / _MINUTE_S) for duration_s in (usual_s, seconds))
     ends = "usually ends" if is_rate else "ends"
     yield (
         f"first {first}, then twice as much until a level fails (at most {capacity.most:g}), then levels "
         f"between, each for {each}. Close results are repeated with other requests. "
-        f"About {usual_levels} runs in {low:.0f} min; "
-        f"at most {MOST_SEARCH_RUNS} runs in {high:.0f} min: {ends} before {end}"
+        f"About {usual_levels} runs in {low} min; "
+        f"at most {MOST_SEARCH_RUNS} runs in {high} min: {ends} before {end}"
     )
 
 

@@ -21,7 +21,7 @@ from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult, Validity
-from sparktop.sweep.run.forecast import LEAST, forecast, pieces
+from sparktop.sweep.run.forecast import LEAST_FACTOR, forecast, pieces
 from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step
 from sparktop.sweep.terms.definitions import CUT_SHORT
 from stage.sweep import RehearsedSweep
@@ -45,7 +45,7 @@ def swept(*levels: LevelResult, days: int = 0) -> SweepResult:
 def expected_s(plan: Plan, *known: SweepResult) -> float | None:
     """Return the expected duration of a plan whose levels are all planned, by the lower end of its range."""
     time = forecast(plan, known).time
-    return None if time is None else (time.least_s - BEGIN_S) / LEAST
+    return None if time is None else (time.least_s - BEGIN_S) / LEAST_FACTOR
 
 
 def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
