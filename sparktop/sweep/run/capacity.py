@@ -77,6 +77,7 @@ def capacity_answer(
     best = None if holds is None else levels.get(holds)
     border = fails if fails is not None else holds
     return CapacityAnswer(
+        # 0: not even the smallest load holds.
         holds=0.0 if holds is None and fails is not None and complete else holds,
         fails=fails,
         at_least=search.at_least,
@@ -103,36 +104,27 @@ def drift_of(runs: Mapping[float, Sequence[JudgedRun]]) -> Drift | None:
     `runs` are those of each level by its load, in order. A change is shown if the 95 % intervals of the
     shares of requests that met a condition do not overlap.
     """
-    for value, ((first, first_at), *later_runs) in runs.items():
-        for last, last_at in later_runs[-1:]:
-            for before, after in zip(first.shares, last.shares, strict=False):
-                enough = before.condition is not None and min(before.count, after.count) >= _LEAST_REQUESTS
-                if enough and (after.high < before.low or before.high < after.low):
-                    return Drift(
-                        value=value,
-                        condition=condition_result(before),
-                        later=condition_result(after),
-                        first_at=first_at,
-                        last_at=last_at,
-                    )
+    for value, judged_runs in runs.items():
+        (first, first_at), (last, last_at) = judged_runs[0], judged_runs[-1]  # of one run, both are it
+        for before, after in zip(first.shares, last.shares, strict=False):
+            enough = before.condition is not None and min(before.count, after.count) >= _LEAST_REQUESTS
+            if enough and (after.high < before.low or before.high < after.low):
+                return Drift(
+                    value=value,
+                    condition=condition_result(before),
+                    later=condition_result(after),
+                    first_at=first_at,
+                    last_at=last_at,
+                )
     return None
 
 
 def _limit_at_border(levels: dict[float, LevelResult], holds: float | None, border: float) -> RanOut:
     """Return what held the servers back at the load `border`, and what else near it, by the levels.
 
-    `holds` is the largest load that holds. Where a limit of steps has a cause in common with other levels,
-    the one nearest to the border that shows it is the evidence.
+    `holds` is the largest load that holds.
     """
-    cause, at_border = common_cause(levels.values()), levels[border].limited_by
-    evident = border
-    if cause is not None and at_border is not None and at_border.kind in LIMITS_OF_STEPS:
-        alike = [
-            load
-            for load, level in levels.items()
-            if level.limited_by is not None and level.limited_by.kind == cause
-        ]
-        evident = min(alike, key=lambda load: (abs(load - border), load))
+    evident = _evident_load(levels, border)
     limit = limit_of_level(levels[evident], evident)
     if limit.kind is None:
         return limit
@@ -143,6 +135,19 @@ def _limit_at_border(levels: dict[float, LevelResult], holds: float | None, bord
         if kind is not None and (load == holds or load > border) and kind not in {limit.kind, *_NO_REASON}:
             elsewhere[kind] = (*elsewhere.get(kind, ()), load)
     return limit.model_copy(update={"elsewhere": elsewhere})
+
+
+def _evident_load(levels: dict[float, LevelResult], border: float) -> float:
+    """Return the load whose limit is quoted for `border`: itself, or one that names the cause of slow steps.
+
+    That is the nearest one, where the levels have such a cause in common and steps are the limit at `border`.
+    """
+    cause, at_border = common_cause(levels.values()), levels[border].limited_by
+    if cause is None or at_border is None or at_border.kind not in LIMITS_OF_STEPS:
+        return border
+    limits = {load: level.limited_by for load, level in levels.items()}
+    alike = [load for load, limit in limits.items() if limit is not None and limit.kind == cause]
+    return min(alike, key=lambda load: (abs(load - border), load))
 
 
 def limit_of_level(level: LevelResult, value: float) -> RanOut:
@@ -226,11 +231,11 @@ _MOST_P = 0.01
 _LEAST_PERCENT = 5.0
 """Smallest change of a token rate that is one: a smaller one alters no answer."""
 
-Value = TypeVar("Value", int, float)
+_Load = TypeVar("_Load", int, float)
 """A load: a number of requests or agents, or a rate."""
 
 
-def value_to_repeat(held: Mapping[Value, bool], answer: Value | None, newest: Value | None) -> Value | None:
+def value_to_repeat(held: Mapping[_Load, bool], answer: _Load | None, newest: _Load | None) -> _Load | None:
     """Return the load to measure again at the end of a search; None if a change would not alter the answer.
 
     `held` is whether each load held when it was measured first, `answer` the largest that holds by all that
@@ -322,11 +327,13 @@ class CapacityLevels(Struct, eq=False):
         plan = self.maker.plan
         capacity = plan.capacity
         assert capacity is not None  # noqa: S101 - the caller's reason to search
-        fit, first = self.maker.worker.most_connections, 1.0
-        if fit is not None and capacity.kind is not LoadKind.RATE:
-            capacity = replace(capacity, most=min(capacity.most, float(fit)))
-        if capacity.kind is LoadKind.RATE and (alone := await self.maker.measure_alone(self.prepared)):
-            first, self._pace = alone, RequestPace(1 / alone)
+        first = 1.0
+        if capacity.kind is LoadKind.RATE:
+            if alone_per_s := await self.maker.measure_alone(self.prepared):
+                first = alone_per_s
+                self._pace = RequestPace(1 / alone_per_s)
+        elif (most_connections := self.maker.worker.most_connections) is not None:
+            capacity = replace(capacity, most=min(capacity.most, float(most_connections)))
         search = CapacitySearch(capacity, first)
         try:
             while (probe := search.next()) is not None and not self.maker.cancellation.requested:
@@ -404,12 +411,17 @@ class CapacityLevels(Struct, eq=False):
         """
         next_s = level_plan(plan, probe.point, self._pace, decides=probe.decides).duration_s or 0.0
         is_rate = probe.point.kind is LoadKind.RATE
-        each_s = LEVEL_OVERHEAD * (next_s if is_rate and probe.decides else plan.duration_s or 0.0)
-        usual, longest = search.levels_left(), search.runs_left()
-        longest_s = LEVEL_OVERHEAD * max(longest_seconds(plan), next_s)
-        self.maker.left = lambda made: TimeRange(
-            max(0.0, (min(usual, longest) - made) * each_s), max(longest_s, (longest - made) * longest_s)
-        )
+        usual_run_s = LEVEL_OVERHEAD * (next_s if is_rate and probe.decides else plan.duration_s or 0.0)
+        longest_run_s = LEVEL_OVERHEAD * max(longest_seconds(plan), next_s)
+        most_runs = search.runs_left()
+        usual_runs = min(search.levels_left(), most_runs)
+
+        def left_after(runs_made: int) -> TimeRange:
+            least_s = max(0.0, (usual_runs - runs_made) * usual_run_s)
+            most_s = max(1, most_runs - runs_made) * longest_run_s  # the present run at least
+            return TimeRange(least_s, most_s)
+
+        self.maker.left = left_after
 
 
 def unstable_words(level: LevelResult) -> str:
