@@ -196,7 +196,7 @@ async def test_results_are_listed_and_each_has_its_own_page(tmp_path: Path) -> N
     result = await drawn(shelf, Page(Kind.SWEEP, names[0]))
     headings = [section.heading for band in result.bands for section in band]
     assert headings[0].startswith("Sweep quick")
-    assert "Findings" in headings
+    assert "Curves" in headings
     assert not (await drawn(shelf, Page(Kind.SWEEP, "nothing.json"))).is_found
 
 

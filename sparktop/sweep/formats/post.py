@@ -64,6 +64,8 @@ MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
 _LEAST_LEVELS = 3
 """Levels that a matrix has at least."""
+_MOST_NAMED = 6
+"""Most levels that are named where they are left out."""
 _TABLE_LINES = 3
 """The heads of a table with the empty line before."""
 _LATENCIES = ("ttft_due_ms", "ttft_ms")
@@ -114,21 +116,22 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
         _load_item(result),
         " ".join([_warnings_words(result, letters), *_sign_words(grids), *left_out]),
     ]
+    figures = _how_to_read(result, comparison, metrics, grids)
     used = 2 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0) + len(about)
-    used += len(_how_to_read(result, comparison, metrics, grids))
-    room = MOST_LINES - used
+    room = MOST_LINES - used - len(figures)
     commands_block, commands_item = _commands(result, commands)
     block_lines = len(commands_block) + 1 if commands_block else 0
     thin, lost = _fitted(grids, room - block_lines)
     if lost and commands_block:  # tables are worth more than commands of a line each
         commands_block = []
         thin, lost = _fitted(grids, room - 1)
-    figures = []
+    if lost:  # and more than an item a subject
+        joined = [" ".join(about[:-2]), " ".join(about[-2:])], [" ".join(figures)]
+        saved = len(about) + len(figures) - sum(map(len, joined))
+        (about, figures), (thin, lost) = joined, _fitted(grids, room - 1 + saved)
     if thin:
-        metrics = metrics[::2] if "prefill" in lost else metrics
-        words, *in_llama_benchy = _how_to_read(result, comparison, metrics, grids)
-        lost_words = [f"Left out here: {names_in_words(lost)}."] if lost else []
-        figures = [" ".join([words, *_published_items(beside, changes), *lost_words]), *in_llama_benchy]
+        lost_words = [f"Left out here: {'; '.join(lost)}."] if lost else []
+        figures[0] = " ".join([figures[0], *_published_items(beside, changes), *lost_words])
     last = [*figures, *([commands_item] if commands_item and not commands_block else [])]
     blocks = [*lead, pick_table, bullets(about), *map(rows_in_markdown, thin), bullets(last)]
     blocks.append("\n".join(commands_block))
@@ -152,16 +155,20 @@ def _fitted(grids: Sequence[Grid], lines: int) -> tuple[list[Grid], list[str]]:
     sizes = [size] * len(grids)
     if has_prefill:
         sizes[1] = min(size, prefill)
-    fewer, fewer_prefill = levels - size, size - min(sizes)
-    lost = [f"{fewer} level{'' if fewer == 1 else 's'}"] if fewer else []
-    if fewer_prefill:
-        unit = "more" if fewer else f"level{'' if fewer_prefill == 1 else 's'}"
-        lost.append(f"{fewer_prefill} {unit} of prefill")
     thin = [
         replace(grid, rows=tuple(_evenly_spaced(grid.rows, size)))
         for grid, size in zip(grids, sizes, strict=True)
     ]
-    return thin, lost
+    lost = [_lost_rows(grid, left) for grid, left in zip(grids, thin, strict=True)]
+    titles = ["decode and TTFT", "prefill"] if has_prefill else ["all tables"]
+    return thin, [f"{title} {names}" for title, names in zip(titles, lost, strict=False) if names]
+
+
+def _lost_rows(grid: Grid, left: Grid) -> str:
+    """Return the levels of a table that are left out, as text: "c2, c4", "8 levels"."""
+    kept = {row[0] for row in left.rows}
+    names = [str(row[0]) for row in grid.rows if row[0] not in kept]
+    return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} levels"
 
 
 def _choices_grid(picks: Sequence[Choice], targets: int) -> Grid:

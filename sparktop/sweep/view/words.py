@@ -947,6 +947,8 @@ def _choice(
             words = trend([(level.point.short, level.percent or 0.0) for level in won])
             words += "" if len(won) == len(here) or " at " in words else f" {_where_words(won, levels)}"
             leads.setdefault(won[0].ahead or "", {})[title] = f"{title} {words}"
+            open_levels = [level for level in here if level not in won]
+            unproven += [f"{title} {_where_words(open_levels, here)}"] if open_levels else []
         elif here:
             unproven.append(f"{title}: {unproven_words(here, metric.noise_floor_percent, name)}")
             named += [level.ahead for level in here if metric is metrics[0] and level.ahead is not None]

@@ -312,19 +312,19 @@ def test_a_post_has_each_level_in_forty_lines(count: int) -> None:
     prefill = shown[len(places) : -len(places)]
     assert shown == places + prefill + places
     assert (prefill[0], prefill[-1]) == ("c1", "c64")
-    lost = len(places) - len(prefill)
-    assert (f"Left out here: {lost} level{'s' * (lost > 1)} of prefill." in post) is (lost > 0)
+    lost = ", ".join(place for place in places if place not in prefill)
+    assert (f"Left out here: prefill {lost}." in post) is bool(lost)
 
 
 def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
-    """The first and the last level stay, and a line has how many are left out."""
+    """The first and the last level stay, and a line has which are left out; subjects share an item first."""
     levels = [simulated_level(one, 100, 4, 3) for one in (1, 2, 3, 4, 5, 8, 10, 16, 32, 64, 128, 192, 256)]
     post = post_of(made_sweep(("fast", levels), ("slow", levels)))
     assert len(post.splitlines()) <= MOST_LINES
     rows = table(post)
     assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
-    assert "\n- **Load:** " in post
-    assert "Left out here: 4 levels and 6 more of prefill." in post
+    assert "Left out here: decode and TTFT c3, c10, c128; prefill 10 levels." in post
+    assert " **Warnings" in post
     assert "; save this post as post.md, then: your newest sweep beside it: `sparktop report" in post
 
 
