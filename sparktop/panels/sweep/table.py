@@ -339,6 +339,8 @@ STATES = {
     LevelState.REFUSED: ("✘", "bad"),
 }
 """(sign, role) of each state of a level."""
+_STATE_WORDS = {LevelState.AHEAD: "to come", LevelState.SETTLING: "waiting until idle"}
+"""States whose value, which recordings have, says less."""
 _WITHOUT_RUNS = frozenset({LevelState.AHEAD, LevelState.NOT_MADE, LevelState.LEFT_OUT})
 _BAR = 14
 _WORDS, _MOST_WORDS, _WIDE_WORDS = 10, 24, 30
@@ -637,8 +639,8 @@ def level_row(
 
 def _state_cells(level: PlannedLevel, room: int) -> Row:
     """Return a level's state with its progress in at most `room` cells: the bar goes first, then the runs."""
-    sign_role = STATES[level.state][1]  # recordings have the state's value, which says less
-    state = "waiting until idle" if level.state is LevelState.SETTLING else level.state.value
+    sign_role = STATES[level.state][1]
+    state = _STATE_WORDS.get(level.state, level.state.value)
     if level.state in _WITHOUT_RUNS:
         return [(f" {state}", "muted")]
     of_runs = "" if level.runs is None else f"/{level.runs}"

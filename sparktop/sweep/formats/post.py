@@ -252,7 +252,7 @@ def _commands(result: SweepResult, again: Sequence[str]) -> tuple[list[str], str
         runs = "; with --runs 3 leads can be tested" if few else ""
         words = f"the same load again, with your addresses (make install in sparktop's repository){runs}"
         found += [(words, command) for command in again[:_MOST_AGAIN]]
-        words = "save this post as post.md, then: your newest sweep beside it"
+        words = "your newest sweep beside this post, saved as post.md"
         found.append((words, "sparktop report last post.md"))
     if not found:
         return [], ""

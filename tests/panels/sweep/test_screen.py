@@ -312,7 +312,7 @@ def test_a_running_sweep_fills_its_column_on_the_board() -> None:
     """Levels that run and levels ahead follow those that are done, as far as there are rows; none is cut."""
     view = running()
     large = [row_text(row) for row in sweep_band(view, 200, 18)]
-    assert sum(" ahead" in row for row in large) == sum(level.runs_done == 0 for level in view.levels)
+    assert sum(" to come" in row for row in large) == sum(level.runs_done == 0 for level in view.levels)
     small = [row_text(row) for row in sweep_band(view, 120, 13)]
     assert any("running, 1/3 runs done" in row for row in small)
     assert not any("…" in row.replace(" …", "") for row in [*large, *small])  # " …": more remarks

@@ -325,7 +325,7 @@ def test_a_post_of_many_levels_loses_some_in_the_middle() -> None:
     assert (rows[0][0], rows[-1][0]) == ("c1", "c256")
     assert "Left out here: decode and TTFT c3, c10, c128; prefill 10 levels." in post
     assert " **Warnings" in post
-    assert "; save this post as post.md, then: your newest sweep beside it: `sparktop report" in post
+    assert "; your newest sweep beside this post, saved as post.md: `sparktop report" in post
 
 
 def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
@@ -430,7 +430,7 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     assert warnings.startswith("- **Warnings:** none. **Signs:** ≈: the lead is under 3 %.")
     assert figures.startswith("- **Figures:** decode = (output tokens − one per request)")
     assert table(post)[0][-1] == "`fast` (+50 %)"
-    assert shell(post)[-1].startswith("sparktop report last post.md  # save this post as post.md, then: ")
+    assert shell(post)[-1].startswith("sparktop report last post.md  # your newest sweep beside this post")
     assert shell(post)[0].startswith("sparktop sweep fast=http://HOST:PORT slow=http://HOST:PORT -c ")
 
 
