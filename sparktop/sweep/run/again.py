@@ -7,7 +7,6 @@ the search itself concludes from levels on both sides.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from itertools import chain, count, repeat
 
 from msgspec.structs import replace
@@ -27,7 +26,7 @@ from sparktop.sweep.result.results import (
     TargetResult,
 )
 from sparktop.sweep.run.capacity import capacity_answer, capacity_result, unstable_words
-from sparktop.sweep.run.judgement import LoadVerdict, judge
+from sparktop.sweep.run.judgement import judge
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.terms.definitions import (
     CACHE_HITS,
@@ -139,90 +138,50 @@ def _answer_of_target(
     capacity: Capacity, levels: Sequence[LevelResult], max_error_share: float
 ) -> CapacityAnswer:
     """Return the answer of the levels of one target."""
-    verdicts: dict[float, LoadVerdict] = {}
     usable: dict[float, LevelResult] = {}
-    failing, others = list[str](), list[str]()
+    left_out: list[str] = []
     for level in levels:
-        value = level.point.value
-        judge_traces = partial(
-            judge, capacity, max_error_share=max_error_share, unstable=unstable_words(level)
-        )
-        verdicts[value] = verdict = judge_traces(stored_traces(level))
-        error_ms = _ttft_error_ms(level)
-        is_exact = error_ms is not None and (
-            judge_traces(stored_traces(level, error_ms)).holds is verdict.holds
-        )
-        if missing := _what_is_missing(level):
-            others.append(f"{level.point.label}: {missing}")
-        elif not (reason := _why_unusable(level, is_exact=is_exact)):
-            usable[value] = level
-        elif verdict.holds:
-            others.append(f"{level.point.label}: {reason}")
+        if reason := _why_unusable(level):
+            left_out.append(f"{level.point.label}: {reason}")
         else:
-            failing.append(f"{level.point.label}, which fails as measured: {reason}")
-    left_out = (*failing, *others)
+            usable[level.point.value] = level
     if not usable:
-        return CapacityAnswer(left_out=left_out)
+        return CapacityAnswer(left_out=tuple(left_out))
     search = CapacitySearch(replace(capacity, most=max(usable)), min(usable))
     for value, level in usable.items():
-        search.add(value, verdicts[value], max(1, level.runs))
+        traces, unstable = stored_traces(level), unstable_words(level)
+        verdict = judge(capacity, traces, max_error_share=max_error_share, unstable=unstable)
+        search.add(value, verdict, max(1, level.runs))
     is_least = capacity.kind is not LoadKind.RATE and search.fails == 1
     answer = capacity_answer(search, usable, complete=search.holds is not None or is_least)
-    return answer.model_copy(update={"left_out": left_out})
+    return answer.model_copy(update={"left_out": tuple(left_out)})
 
 
-def _ttft_error_ms(level: LevelResult) -> float | None:
-    """Return by how many milliseconds first tokens may be late by the load generator; None if unknown.
-
-    A generator of which this is known delayed the rest of an answer as much.
-    """
-    percents = [mark.ttft_percent for mark in level.validity if mark.code == CLIENT_LAG]
-    known = [percent for percent in percents if percent is not None]
-    ttft_ms = None if level.ttft_ms is None else level.ttft_ms.mean
-    if len(known) < len(percents) or (known and ttft_ms is None):
-        return None
-    return max(known, default=0.0) / 100 * (ttft_ms or 0.0)
-
-
-def _why_unusable(level: LevelResult, *, is_exact: bool) -> str:
+def _why_unusable(level: LevelResult) -> str:
     """Return why a level cannot be judged; "" if it can.
 
-    `is_exact` is whether the judgement is the same however late the load generator was.
+    It lacks some of its requests, or their latencies are not those of this load alone.
     """
+    uncounted, missing = level.uncounted, level.requests.failed + level.requests.cancelled
+    if level.each is None or (uncounted is None and missing):
+        return "its single requests are not stored"
+    if missing and uncounted is not None and not uncounted.missed:
+        return "the file, of an earlier version, does not say which requests failed"
     reasons = (
         f"{WARNINGS[mark.code].word}: {mark.message}"
         for mark in level.validity
-        if mark.code in _NOT_OF_THE_LOAD and not (is_exact and mark.code == CLIENT_LAG)
+        if mark.code in _NOT_OF_THE_LOAD
     )
     return next(reasons, "")
 
 
-def _what_is_missing(level: LevelResult) -> str:
-    """Return what of its requests a level lacks, so that it cannot be judged; "" if nothing."""
-    uncounted, counts = level.uncounted, level.requests
-    missing = counts.failed + counts.cancelled
-    if level.each is None or (uncounted is None and missing):
-        return "its single requests are not stored"
-    told_apart = not missing or uncounted is None or bool(uncounted.missed)
-    is_open = level.open_loop is not None and not level.open_loop.unstable
-    if not told_apart and (is_open or (counts.failed and counts.cancelled)):
-        return "the file, of an earlier version, does not say which requests failed"
-    return ""
-
-
-def stored_traces(level: LevelResult, error_ms: float = 0.0) -> list[RequestTrace]:
-    """Return the measured requests of a stored level, with the times that a judgement needs.
-
-    Their latencies are shorter than measured by `error_ms`.
-    """
+def stored_traces(level: LevelResult) -> list[RequestTrace]:
+    """Return the measured requests of a stored level, with the times that a judgement needs."""
     each, others = level.each or RequestColumns(), level.uncounted or RequestColumns()
     missed = [None if word is None else _MISSED[word] for word in others.missed]
-    if not missed and level.load is not LoadKind.RATE:  # an older file, with one kind of them only
-        reason = EndReason.ERROR if level.requests.failed else EndReason.ABORT
-        missed = [None if ok else reason for ok in others.ok]
     return [
-        *_traces_of_part(level.load, each, each.stream_tps, repeat(EndReason.STOP), error_ms),
-        *_traces_of_part(level.load, others, repeat(None), missed, error_ms),
+        *_traces_of_part(level.load, each, each.stream_tps, repeat(EndReason.STOP)),
+        *_traces_of_part(level.load, others, repeat(None), missed),
     ]
 
 
@@ -231,12 +190,8 @@ def _traces_of_part(
     part: RequestColumns,
     rates: Iterable[float | None],
     ends: Iterable[EndReason | None],
-    error_ms: float,
 ) -> Iterator[RequestTrace]:
-    """Yield the requests of a part that have an end in `ends`; `rates` has the token rate of each.
-
-    Their latencies are shorter by `error_ms`.
-    """
+    """Yield the requests of a part that have an end in `ends`; `rates` has the token rate of each."""
     # Files of early versions have no starts: then only the order is known.
     starts = part.start_ms or map(float, count())
     waits, firsts, calls = part.wait_ms or repeat(None), part.ttfr_ms or repeat(None), part.call or repeat("")
@@ -245,15 +200,15 @@ def _traces_of_part(
         if end is None or start_ms is None:
             continue
         sent, name = start_ms / _MS, str(number)
-        start, first_token_s = sent + error_ms / _MS, sent + (ttft_ms or 0.0) / _MS
+        first_token_s = sent + (ttft_ms or 0.0) / _MS
         step_s = 1 / tps if tps is not None and tps > 0 else None
         hidden = 0 if ttft_ms is not None else _HIDDEN_TOKENS
         turn, after, compacted = _CALLS.get(call, (1, CallStart.TOOL, True))
         yield RequestTrace(
             name,
-            start,
+            sent,
             run,
-            due=start - (wait_ms or 0.0) / _MS if kind is LoadKind.RATE else None,
+            due=sent - (wait_ms or 0.0) / _MS if kind is LoadKind.RATE else None,
             call=ConversationCall(0, 0, turn, 0, after, None, 0, 0, compacted=compacted)
             if kind is LoadKind.AGENTS
             else None,
