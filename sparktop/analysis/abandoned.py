@@ -3,10 +3,10 @@
 A request whose connection is closed has nobody to answer. Its engine should abort it, but some go on to its
 last token, and some never end. No page tells such requests from others, but the server's machine lists its
 connections (`Sockets`). They are read every few seconds, so that a single reading can fall between two
-requests of a healthy server. Therefore all of this must hold for `HOLD_S` and `LEAST_POLLS` polls: requests
-run at every poll, from before each reading of the connections on; none finishes; and at `LEAST_READINGS`
-readings nobody is connected but monitors. In between, others may come and go (a Prometheus that scrapes it),
-as long as no more requests run.
+requests of a healthy server. Therefore all of this must hold for `HOLD_S` and `LEAST_POLLS` polls: the same
+requests run at every poll, from before each reading of the connections on: none begins, none finishes; and at
+`LEAST_READINGS` readings nobody is connected but monitors. In between, others may come and go (a Prometheus
+that scrapes it).
 
 A monitor is this program, by its own end of a connection, and whoever asks again and again over one while
 the same requests run: HTTP/1.1 answers one request at a time, so that none of them came that way. The kernel
@@ -89,17 +89,16 @@ class _Watched(Struct):
     """By name of a router."""
     polled_at: float = -inf
     """Time of the newest sample."""
-    counts: tuple[float | None, int, float] = (None, 0, 0.0)
-    """(start of its process, restarts, finished requests): another value ends what was seen."""
-    busy_from: float = inf
-    """Time of the first of the samples with running requests that follow one another."""
+    same: tuple[object, ...] = ()
+    """(start of its process, restarts, finished and running requests, prompt tokens): other values end what
+    was seen; () while none run."""
+    same_from: float = inf
+    """Time of the first of the samples with these values."""
     since: float | None = None
     """Time of the first reading without clients; None before it."""
     readings: int = 0
     polls: int = 0
     read_at: float = -inf
-    running: float = 0.0
-    """Requests that ran at the newest reading without clients."""
     tokens: float | None = None
     """All tokens by the server's counters at `since`."""
     holds: bool = False
@@ -109,16 +108,13 @@ class _Watched(Struct):
     """Until when ends of connections count as this program's."""
     monitors: int = 0
     """Connections of other monitors at the newest reading."""
-    same: tuple[object, ...] = ()
-    """(counts, running requests, prompt tokens): other values end what was asked beside the same requests."""
-    same_from: float = inf
     asked_at: dict[tuple[int, int], float] = {}
     """By end of a connection: when it first asked beside the requests that run now."""
 
     def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
         """Take into account what is new, and yield that the server works for nobody."""
         if not view.ok or view.age_s is None or view.state in _QUIET or not view.running:
-            self.busy_from = inf
+            self.same, self.same_from = (), inf
             self._forget()
             return
         sampled_at = now.at - view.age_s
@@ -140,7 +136,7 @@ class _Watched(Struct):
         lasted_s = 0.0 if self.since is None else sampled_at - self.since
         self.holds |= lasted_s >= HOLD_S and self.polls >= LEAST_POLLS and self.readings >= LEAST_READINGS
         if self.holds:
-            yield _finding(self, view, reading, router, lasted_s)
+            yield self._finding(view, None if reading is None else reading[1], router, lasted_s)
 
     def _forget(self) -> None:
         """Begin anew: there were clients, or the requests are others."""
@@ -150,16 +146,11 @@ class _Watched(Struct):
         finished = sum(view.finished.values())
         if view.rate_note is not None:  # its tokens are counted when a request finishes
             finished += view.generation_tokens or 0.0
-        counts = view.start_time, view.restarts, finished
-        if counts != self.counts or (self.since is not None and (view.running or 0.0) > self.running):
-            self.counts = counts
+        same = view.start_time, view.restarts, finished, view.running, view.prompt_tokens
+        if same != self.same:
+            self.same, self.same_from, self.asked_at = same, at, {}
             self._forget()
-        # Without a count of requests that began or ended, others may run that look the same.
-        tells = bool(view.finished) or view.prompt_tokens is not None
-        same = (counts, view.running, view.prompt_tokens)
-        if same != self.same or not tells or self.busy_from == inf:
-            self.same, self.same_from, self.asked_at = same, at if tells else inf, {}
-        self.polled_at, self.busy_from = at, min(self.busy_from, at)
+        self.polled_at = at
         self.polls += 1
         if view.client is not None:
             self.own_ends = {end: until for end, until in self.own_ends.items() if until > at}
@@ -173,8 +164,11 @@ class _Watched(Struct):
             return
         ages = dict(zip(sockets.clients, sockets.asked_s, strict=False))
         others = {client for client in sockets.clients if client not in self.own_ends}
-        clients = {client for client in others if not self._is_monitor(client, at, ages.get(client))}
-        self.monitors = len(others) - len(clients)
+        # Without a count of requests that began or ended, others may run that look the same.
+        tells = bool(view.finished) or view.prompt_tokens is not None
+        monitors = {client for client in others if tells and self._is_monitor(client, at, ages.get(client))}
+        clients = others - monitors
+        self.monitors = len(monitors)
         hosts = frozenset() if idle_router is None else _hosts(idle_router, view, now)
         is_free = all(host in hosts for host, _ in clients)
         self.by_router = is_free and bool(clients)
@@ -191,11 +185,62 @@ class _Watched(Struct):
         if at <= self.read_at:
             return
         self.read_at = at
-        if is_free and self.busy_from <= at - _BEFORE_S:
+        if is_free and self.same_from <= at - _BEFORE_S:
             if self.since is None:
                 self.since, self.polls, self.tokens = at, 0, _tokens(view)
             self.readings += 1
-            self.running = view.running or 0.0
+
+    def _finding(
+        self, view: BackendView, sockets: Sockets | None, router: RouterView | None, lasted_s: float
+    ) -> Finding:
+        """Return the finding that a server works for nobody, and how sure that is."""
+        running, now_tokens = view.running or 0.0, _tokens(view)
+        generated_tokens: float | None = None
+        if self.tokens is not None and now_tokens is not None:
+            generated_tokens = max(0.0, now_tokens - self.tokens)
+        count = "1 request" if running == 1 else f"{running:.0f} requests"
+        # Where others are connected, only the router's count says that they ask nothing.
+        counted_by = router if sockets is None or self.by_router else None
+        nobody = "0 connections" if counted_by is None else f"0 in flight at {counted_by.name}"
+        if self.monitors and counted_by is None:
+            nobody = f"0 clients (monitors: {self.monitors})"
+        said = f"{count}, {nobody} for {numbers.age(lasted_s)}" + (
+            "" if generated_tokens is None else f", {generated_tokens:,.0f} tokens"
+        )
+        sure, line = Sure.LIKELY, f"works for nobody: {said}"
+        # vLLM and SGLang work on requests with background: true while no client is connected.
+        may_be_wanted = bool(view.responses) or (view.responses is None and view.engine == "vllm")
+        if may_be_wanted:
+            sure, line = Sure.UNKNOWN, f"no client: {said}; perhaps in the background"
+        if sockets is None:
+            sure, line = Sure.UNKNOWN, f"{line}; its connections cannot be seen"
+        hung_up = 0 if sockets is None else sockets.hung_up
+        values: Values = {
+            "running_requests": running,
+            "connections": None if sockets is None or counted_by else 0.0,
+            "monitor_connections": None if sockets is None else float(self.monitors),
+            "router_in_flight_requests": None if counted_by is None else 0.0,
+            "tokens_since": generated_tokens,
+            "window_s": lasted_s,
+            "limit_s": HOLD_S,
+        }
+        background = "an unknown number of" if view.responses is None else f"{view.responses:,.0f}"
+        evidence = [
+            ("requests", f"the same {running:.0f} run at every poll for {numbers.age(lasted_s)}"),
+            ("clients", f"{nobody}; readings without a client: {self.readings} (from {LEAST_READINGS} on)"),
+            ("in the background", f"{background} requests of the Responses API since its start"),
+            *([("hung up", f"{hung_up}: closed by the client, not yet by the server")] if hung_up else []),
+        ]
+        return Finding(
+            FOR_NOBODY,
+            view.name,
+            line,
+            fix=FINDINGS[FOR_NOBODY].advice("perhaps in the background" if may_be_wanted else "hung up"),
+            sure=sure,
+            severity=None if sure is Sure.UNKNOWN else Severity.WARNING,
+            evidence=tuple(evidence),
+            values=values,
+        )
 
 
 class ForNobody(EachServer):
@@ -255,67 +300,6 @@ def _hosts(router: RouterView, view: BackendView, now: Situation) -> frozenset[i
         if host in names or (host == "localhost" and node.via == "local"):
             addresses.update(node.identity.addresses, _LOOPBACK if node.name in view.nodes else ())
     return frozenset(end_marks(address, 0)[0] for address in addresses)
-
-
-def _finding(
-    watch: _Watched,
-    view: BackendView,
-    reading: tuple[float, Sockets] | None,
-    router: RouterView | None,
-    lasted_s: float,
-) -> Finding:
-    """Return the finding that a server works for nobody, and how sure that is."""
-    running, now_tokens = view.running or 0.0, _tokens(view)
-    generated_tokens: float | None = None
-    if watch.tokens is not None and now_tokens is not None:
-        generated_tokens = max(0.0, now_tokens - watch.tokens)
-    count = "1 request" if running == 1 else f"{running:.0f} requests"
-    # Where others are connected, only the router's count says that they ask nothing.
-    counted_by = router if reading is None or watch.by_router else None
-    nobody = "0 connections" if counted_by is None else f"0 in flight at {counted_by.name}"
-    if watch.monitors and counted_by is None:
-        nobody = f"0 clients (monitors: {watch.monitors})"
-    said = f"{count}, {nobody} for {numbers.age(lasted_s)}" + (
-        "" if generated_tokens is None else f", {generated_tokens:,.0f} tokens"
-    )
-    sure, line = Sure.LIKELY, f"works for nobody: {said}"
-    # vLLM and SGLang work on requests with background: true while no client is connected.
-    may_be_wanted = bool(view.responses) or (view.responses is None and view.engine == "vllm")
-    if may_be_wanted:
-        sure, line = Sure.UNKNOWN, f"no client: {said}; perhaps in the background"
-    if reading is None:
-        sure, line = Sure.UNKNOWN, f"{line}; its connections cannot be seen"
-    hung_up = 0 if reading is None else reading[1].hung_up
-    values: Values = {
-        "running_requests": running,
-        "connections": None if reading is None or counted_by else 0.0,
-        "monitor_connections": None if reading is None else float(watch.monitors),
-        "router_in_flight_requests": None if counted_by is None else 0.0,
-        "tokens_since": generated_tokens,
-        "window_s": lasted_s,
-        "limit_s": HOLD_S,
-    }
-    background = "an unknown number of" if view.responses is None else f"{view.responses:,.0f}"
-    tokens = "not counted"
-    if generated_tokens is not None:
-        tokens = f"{generated_tokens:,.0f} since, prompts included"
-    evidence = [
-        ("requests", f"{running:.0f} run, none has finished; at every poll for {numbers.age(lasted_s)}"),
-        ("clients", f"{nobody}; readings without a client: {watch.readings} (from {LEAST_READINGS} on)"),
-        ("tokens", tokens),
-        ("in the background", f"{background} requests of the Responses API since its start"),
-        *([("hung up", f"{hung_up}: closed by the client, not yet by the server")] if hung_up else []),
-    ]
-    return Finding(
-        FOR_NOBODY,
-        view.name,
-        line,
-        fix=FINDINGS[FOR_NOBODY].advice("perhaps in the background" if may_be_wanted else "hung up"),
-        sure=sure,
-        severity=None if sure is Sure.UNKNOWN else Severity.WARNING,
-        evidence=tuple(evidence),
-        values=values,
-    )
 
 
 class Orphans:

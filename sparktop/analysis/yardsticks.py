@@ -172,24 +172,6 @@ def yardsticks(
     return own, _published_stick(basis, tps, running), _limit_stick(basis, tps, running, generated)
 
 
-def server_yardsticks(
-    view: BackendView, steady: SteadyLoad, tps: float, before: float
-) -> tuple[Yardstick, ...]:
-    """Return the yardsticks of a server for its decode rate `tps` while its batch is `steady`."""
-    basis, prompt, generation = view.yardstick_basis, view.prompt_tps, view.generation_tps
-    drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
-    accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
-    return yardsticks(
-        basis,
-        tps,
-        steady.running,
-        steady.batch,
-        steady.running / busy_cores(basis.cores, steady.running) + accepted,
-        before=before,
-        decodes=prompt is not None and bool(generation) and prompt <= MOST_PROMPT * (generation or 0.0),
-    )
-
-
 def _stick(name: str, source: str, tps: float, limit_tps: float) -> Yardstick:
     return Yardstick(name, source, limit_tps, 100 * tps / limit_tps)
 
@@ -353,7 +335,18 @@ class Yardsticks:
 
 def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
     """Yield the decode rate beside its yardsticks; nothing where none of them is known."""
-    sticks = server_yardsticks(view, steady, tps, before)
+    basis, prompt, generation = view.yardstick_basis, view.prompt_tps, view.generation_tps
+    drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
+    accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
+    sticks = yardsticks(
+        basis,
+        tps,
+        steady.running,
+        steady.batch,
+        steady.running / busy_cores(basis.cores, steady.running) + accepted,
+        before=before,
+        decodes=prompt is not None and bool(generation) and prompt <= MOST_PROMPT * (generation or 0.0),
+    )
     if not (line := words(sticks)):
         return
     rows = [(YARDSTICK_KEYS[stick.name].replace("_", " "), stick.words) for stick in sticks]

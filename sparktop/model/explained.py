@@ -230,10 +230,10 @@ _IF_REPEATED = "if turns or system prompts repeat"
 _LARGE_MTU = "set 9000 on all RDMA ports and the switch"
 FINDINGS: Mapping[str, Explained] = {
     "for-nobody": Explained(
-        "requests have run for 30 s, none has finished, and nobody is connected to the server's port but "
-        "monitors (or all are on the machine of a router that has none in flight): their clients have hung "
-        "up. Unknown where the server has accepted requests of the Responses API, which may run in the "
-        "background, or (vLLM) does not count them",
+        "the same requests have run for 30 s, none has begun or finished, and nobody is connected to the "
+        "server's port but monitors (or all are on the machine of a router that has none in flight): their "
+        "clients have hung up. Unknown where the server has accepted requests of the Responses API, which "
+        "may run in the background, or (vLLM) does not count them",
         remedies={
             "hung up": "update the server: it does not abort when clients hang up; limit max_tokens",
             "perhaps in the background": "nothing, if their clients sent background: true and ask later",

@@ -24,3 +24,11 @@ def test_only_a_long_silence_of_the_machine_ends_what_was_seen(
     lasted_s = played(Play(LEAKED, silent=silent), chance)[-1].values["window_s"]
     assert isinstance(lasted_s, float)
     assert shortest_s <= lasted_s <= longest_s
+
+
+def test_other_requests_begin_anew() -> None:
+    """When one of two abandoned requests is aborted at 60 s, the other has run alone for at most 90 s."""
+    calls = (*LEAKED, LEAKED[0]._replace(ends=60.0, counted=False))
+    lasted_s = played(Play(calls), seeded(1))[-1].values["window_s"]
+    assert isinstance(lasted_s, float)
+    assert 60.0 <= lasted_s <= 90.0

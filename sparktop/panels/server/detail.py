@@ -5,13 +5,11 @@ A *lane* is an engine core (data-parallel rank) of the server.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from sparktop.analysis.yardsticks import server_yardsticks
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import fit
 from sparktop.model.figures import How, also_reported
@@ -370,19 +368,6 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
     return facts(cells, width)
 
 
-def _unknown_yardsticks(view: BackendView) -> str:
-    """Return why nothing is known of what a server that works should give; "" where something is known."""
-    steady = view.yardstick_basis.steady
-    if not view.ok or not view.running or view.yardsticks:
-        return ""
-    if steady is None or not steady.tps:
-        return "what it should give is not known yet: that needs ten steps with the same number of requests"
-    # No earlier rate of its own is known: else it would be among its yardsticks.
-    sticks = server_yardsticks(view, steady, steady.tps, before=-math.inf)
-    missing = "; ".join(dict.fromkeys(stick.source for stick in sticks if stick.tps is None))
-    return f"what it should give is not known: {missing.replace('not known: ', '')}"
-
-
 def _latency_rows(view: BackendView, width: int) -> list[Row]:
     """Return a table of latencies as rows: quantiles from histogram buckets, exact mean, and number seen."""
     shown = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
@@ -534,7 +519,9 @@ def backend_detail(
 ) -> list[Row]:
     """Draw one backend on the full screen as rows of `width` cells: `height` rows, or more where needed."""
     limits = limit_rows(view.limited_by, width - 4)
-    unknown: list[Row] = [[label(line)] for line in wrap_sentence(_unknown_yardsticks(view), width - 4)]
+    unknown: list[Row] = []
+    if view.ok and view.running and not view.yardsticks:
+        unknown = [[label("what it should give is not known")]]
     column = column_width(width)
     # The ranks come first where the engine stands still, and nothing fits beside the values.
     is_first = view.progress is not None and column != WIDE_COLUMN
