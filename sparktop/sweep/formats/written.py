@@ -29,7 +29,8 @@ from sparktop.sweep.compare.compare import compare, compared_targets
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.formats import exports, post, report
 from sparktop.sweep.formats.drawings import curve_drawings
-from sparktop.sweep.plan.capacity import DEFAULT_S, NAME
+from sparktop.sweep.plan.capacity import DEFAULT_S
+from sparktop.sweep.plan.capacity import NAME as CAPACITY_PRESET
 from sparktop.sweep.plan.conversations import BUILT_IN
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.plan.presets import TEXTS_PRESET
@@ -69,29 +70,34 @@ def repeat_command(result: SweepResult, *, addresses: bool = False, places: bool
         return repeat_command(result.model_copy(update={"targets": anywhere}), addresses=True)
     if any(target.name.startswith("-") for target in result.targets):
         return ""
-    if result.capacity is not None and (not result.capacity.stored or result.plan.preset == NAME):
-        return _capacity_command(result, result.capacity, addresses=addresses)
+    search = result.capacity
+    # An answer from stored levels has no command of its own, unless they are those of a search.
+    if search is not None and (not search.stored or result.plan.preset == CAPACITY_PRESET):
+        return _capacity_command(result, search, addresses=addresses)
     targets = (f"{target.name}={target.url}" if addresses else target.name for target in result.targets)
     words = ["sparktop", "sweep", *targets]
     plan, slo = result.plan, result.slo
-    words += ["--preset", plan.preset] if plan.beside is not None and plan.preset is not None else []
+    if plan.beside is not None and plan.preset is not None:
+        words += ["--preset", plan.preset]
     conditions = slo.conditions if slo is not None else ()
-    runs = plan.runs if plan.mode is not LoadMode.BURST or plan.requests is None else None
+    # In bursts, a number of requests sets the number of runs.
+    is_counted = plan.mode is LoadMode.BURST and plan.requests is not None
+    runs = None if is_counted else plan.runs
     limit = "" if plan.climb_to is None else f"..{plan.climb_to}"
     opens, agents = plan.mode is LoadMode.OPEN, plan.load is LoadKind.AGENTS
     at_once = plan.load is LoadKind.CONCURRENCY and not opens
     rates = "auto" if plan.find_knee else ",".join(plan.points)
     rates += f",arrivals={plan.arrivals}" if plan.arrivals else ""
     texts = plan.prompts if plan.prompts is not None and plan.prompts.texts else None
+    lengths = ",".join(map(str, plan.bases or result.prompt_lengths()))
+    depths = (*plan.depths, "whole") if plan.bases else plan.depths
     options = {
         "--preset": None if texts is None else TEXTS_PRESET,
         "-c": ",".join(map(str, plan.concurrency)) + limit if at_once and slo is None else None,
         "--rate": rates if opens else None,
-        "--pp": ",".join(map(str, plan.bases or result.prompt_lengths()))
-        if texts is None
-        else texts.about_tokens,
+        "--pp": lengths if texts is None else texts.about_tokens,
         "--tg": plan.tg,
-        "--depth": ",".join((*map(str, plan.depths), *(["whole"] if plan.bases else []))),
+        "--depth": ",".join(map(str, depths)),
         "--mode": None if opens or agents else plan.mode.value,
         "--runs": f"{runs}+" if plan.more_runs else runs,
         "--duration": None if plan.duration_s is None else f"{plan.duration_s:g}",
@@ -99,8 +105,7 @@ def repeat_command(result: SweepResult, *, addresses: bool = False, places: bool
         "--order": plan.order.value,
         "--api": plan.api.value,
         "--seed": plan.seed,
-        # Stored as "ttft_p90_ms ≤ 2000".
-        "--slo": ",".join("=".join(condition.split()[::2]) for condition in conditions or plan.depth_slo),
+        "--slo": _slo_option(conditions or plan.depth_slo),
         **_request_options(result),
     }
     if plan.trace is not None:
@@ -109,6 +114,11 @@ def repeat_command(result: SweepResult, *, addresses: bool = False, places: bool
         options |= _agent_options(plan)
     flags = {"--leave": plan.leave, "--no-warm-up": not (plan.warmup or agents)}
     return _command(words, options, plan, [name for name, is_set in flags.items() if is_set])
+
+
+def _slo_option(conditions: Sequence[str]) -> str:
+    """Return conditions as `--slo` takes them: "ttft_p90_ms=2000" for the stored "ttft_p90_ms ≤ 2000"."""
+    return ",".join("=".join(condition.split()[::2]) for condition in conditions)
 
 
 def _command(
@@ -130,9 +140,7 @@ def _capacity_command(result: SweepResult, search: CapacityResult, *, addresses:
     chosen = plan.duration_s is not None and plan.duration_s != DEFAULT_S[search.load]
     options = {
         "--preset": search.limits,
-        "--slo": ",".join(
-            "=".join(condition.split()[::2]) for condition in search.conditions if search.limits is None
-        ),
+        "--slo": _slo_option(search.conditions) if search.limits is None else None,
         "--workload": _agent_options(plan)["--workload"] if agents else None,
         "--arrivals": plan.arrivals if rate else None,
         "--pp": None if agents else ",".join(map(str, result.prompt_lengths())),
@@ -162,7 +170,10 @@ def _request_options(result: SweepResult) -> dict[str, str | None]:
 
 
 def _agent_options(plan: PlanResult) -> dict[str, str | None]:
-    """Return the options that choose agents, whose workload sets the lengths."""
+    """Return the options that choose agents.
+
+    Their workload sets the lengths: None takes the options for these out of the command.
+    """
     name = plan.workload
     if name is not None and name not in BUILT_IN:
         name += ".toml"  # a file of the user's own
@@ -170,7 +181,10 @@ def _agent_options(plan: PlanResult) -> dict[str, str | None]:
 
 
 def _trace_options(trace: TracePlan) -> dict[str, str | None]:
-    """Return the options that choose recorded traffic; it sets the rate, the lengths and the duration."""
+    """Return the options that choose recorded traffic.
+
+    It sets the rate, the lengths and the duration: None takes their options out of the command.
+    """
     parts = {
         "format": trace.form,
         "speed": None if trace.speed in {None, 1.0} else f"{trace.speed:g}",
@@ -220,6 +234,7 @@ def sign(probe: ProbeResult) -> str:
 def _tried_words(probe: ProbeResult) -> str:
     parts = [] if probe.trouble is None else [probe.trouble]
     parts += [condition_words(part) for part in probe.conditions if part.figure is not None]
+    # The condition without a figure is that a request meets all of them.
     together = next((part for part in probe.conditions if part.figure is None), None)
     if together is not None and together.met_percent is not None:
         parts.append(f"{together.met_percent:.1f} % met all")
@@ -257,10 +272,9 @@ class SweepPrivacy(Privacy):
     def of_series(self, series: Sequence[Series]) -> list[Series]:
         """Return copies of series that have only what the report may show; published tables stay as is."""
         measured = [a_series for a_series in series if not a_series.published]
-        self.know([(own_series.name, BACKEND) for own_series in measured], [])
-        files = {
-            name: f"file-{number}" for number, name in enumerate(dict.fromkeys(s.source for s in measured), 1)
-        }
+        self.know([(a_series.name, BACKEND) for a_series in measured], [])
+        sources = dict.fromkeys(a_series.source for a_series in measured)
+        files = {source: f"file-{number}" for number, source in enumerate(sources, 1)}
         return [a_series if a_series.published else self._series(a_series, files) for a_series in series]
 
     def _series(self, a_series: Series, files: Mapping[str, str]) -> Series:
@@ -381,9 +395,8 @@ def _last_sections(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
     """
     lines = [f"{code(target.name)}: {code(target.url)}" for target in result.targets if target.url]
     more = [Section("Addresses", items=tuple(lines))] if lines else []
-    command = (
-        "" if privacy.anonymous or result.joined_from else repeat_command(result, addresses=privacy.addresses)
-    )
+    has_command = not (privacy.anonymous or result.joined_from)
+    command = repeat_command(result, addresses=privacy.addresses) if has_command else ""
     return [*more, Section("The same again", command=command)] if command else more
 
 

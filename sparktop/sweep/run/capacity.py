@@ -27,12 +27,7 @@ from sparktop.sweep.result.results import (
     ProbeResult,
     RanOut,
 )
-from sparktop.sweep.run.judgement import (
-    LoadVerdict,
-    Shares,
-    Verdict,
-    judge,
-)
+from sparktop.sweep.run.judgement import LoadVerdict, Shares, Verdict, judge
 from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.progress import SearchJudged
@@ -155,11 +150,9 @@ def limit_of_level(level: LevelResult, value: float) -> RanOut:
     limit, server = level.limited_by, level.server
     figures = []
     if server is not None:
-        kv = (
-            server.kv_fullest_percent
-            if server.kv_fullest_percent is not None
-            else server.kv_cache_max_percent
-        )
+        kv = server.kv_fullest_percent
+        if kv is None:
+            kv = server.kv_cache_max_percent
         if kv is not None and (limit is None or "KV cache" not in limit.reason):
             figures.append(f"KV cache {kv:.0f} % used")
         if server.preemptions:
@@ -362,10 +355,9 @@ class CapacityLevels(Struct, eq=False):
         value = value_to_repeat(held, search.holds, self._newest)
         if value is None:
             return
+        probe = Probe(LoadPoint(capacity.kind, value), len(self._runs[value]), decides=True)
         try:
-            await self._measure_run(
-                capacity, plan, Probe(LoadPoint(capacity.kind, value), len(self._runs[value]), decides=True)
-            )
+            await self._measure_run(capacity, plan, probe)
         finally:
             self.maker.plan = plan
 
