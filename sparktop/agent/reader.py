@@ -1,7 +1,8 @@
 """The reader of one machine: samples on demand, for the agent and for a viewer at the other end of ssh.
 
 `sparktop agent --stdio` runs it, and a viewer that reaches this machine over ssh can send it here. All that
-it imports needs the standard library of Python 3.10 alone, and pynvml where there is an NVIDIA driver.
+it imports needs the standard library of Python 3.10 alone, pynvml where there is an NVIDIA driver, and
+`Struct` and `replace` of msgspec, for which a small stand-in is sent along (`sparktop.sources.ssh_remote`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -90,12 +92,10 @@ def _number(key: str, given: object) -> float | None:
     """
     if given is None:
         return None
-    try:
-        value = (
-            math.nan if isinstance(given, bool) or not isinstance(given, int | float | str) else float(given)
-        )
-    except (ValueError, OverflowError):
-        value = math.nan
+    value = math.nan
+    if isinstance(given, int | float | str) and not isinstance(given, bool):
+        with suppress(ValueError, OverflowError):
+            value = float(given)
     if not math.isfinite(value):
         raise AskError(f"{key} must be a number of seconds, not '{clean(given, 40)}'")
     return value
@@ -129,19 +129,22 @@ class LineReader:
         A line longer than `LONGEST_LINE` is cut to `LONGEST_LINE + 1` bytes, so that the caller can detect
         it.
         """
-        too_long = b""
+        start = b""  # of a line that is too long, whose rest is dropped
         while True:
             line, newline, rest = self._buffer.partition(b"\n")
             if newline or self._ended:
                 self._buffer = rest
-                return (too_long or line)[: LONGEST_LINE + 1] if newline or line else None
+                if not newline and not line:
+                    return None
+                return (start or line)[: LONGEST_LINE + 1]
             if len(self._buffer) > LONGEST_LINE:
-                too_long, self._buffer = too_long or self._buffer[: LONGEST_LINE + 1], b""
-            data = await self._read_next()
+                start = start or self._buffer[: LONGEST_LINE + 1]
+                self._buffer = b""
+            data = await self._read_block()
             self._ended = not data
             self._buffer += data
 
-    async def _read_next(self) -> bytes:
+    async def _read_block(self) -> bytes:
         """Wait until bytes can be read, and return them; b"" at the end of the input."""
         await _wait_until_ready(self._descriptor, reading=True)
         try:
@@ -266,6 +269,7 @@ class Sampler:
         self._asked_at: float | None = None
         self._table_asked_at: float | None = None
         self._tried_at = clock()
+        """When the newest sample was begun."""
         self._timer: Any = None
         self._taking: asyncio.Task[Failure | None] | None = None
         self._closed = False
@@ -299,11 +303,11 @@ class Sampler:
         unless there are samples newer than `ask.since`.
         """
         now = self._clock()
-        missing = self._record_request(ask, now)
+        lacks_table = self._record_request(ask, now)
         limit_s = _OLD_SHARE * self.interval_s
         limit_s = limit_s if fresh_s is None else min(limit_s, fresh_s)
         old = not self._samples or now - self._samples[-1].at >= limit_s
-        failure = await self._take_sample() if old or missing else None
+        failure = await self._take_sample() if old or lacks_table else None
         if self._taking is None:
             self._schedule_next()  # the interval may have changed
         samples = self._samples_after(ask.since, self._clock())
