@@ -1,10 +1,10 @@
 """Series: one target's metrics at several levels, from any tool or published table; and their common rows.
 
 This is the common input of tables, curves and comparisons. Levels of several series share a row of a table
-if they have the same point on the axis and similar lengths. Prompt and output lengths matter only if a
-series has several levels at one point. Lengths up to 10 % apart are similar, for example 19,570 tokens in a
-published table and 20,000 in a preset. A level of unknown lengths, as in published tables, is placed in the
-row of the shortest prompts at its point.
+if they have the same point on the axis (concurrency or rate) and similar lengths. Prompt and output lengths
+matter only if a series has several levels at one point. Lengths up to 10 % apart are similar, for example
+19,570 tokens in a published table and 20,000 in a preset. A level of unknown lengths, as in published tables,
+is placed in the row of the shortest prompts at its point.
 """
 
 from __future__ import annotations
@@ -209,12 +209,16 @@ def _counted_load(level: LevelResult, plan: PlanResult) -> Level:
     return load
 
 
+def _run_values(figure: Value) -> tuple[float, ...]:
+    """Return the values of a figure's runs; one without known runs counts as one."""
+    return figure.runs or (figure.mean,)
+
+
 def _merge_two(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
-    figures = dict(first.figures)
-    for name, figure in second.figures.items():
-        before = figures.get(name)
-        runs = (*((before.runs or (before.mean,)) if before else ()), *(figure.runs or (figure.mean,)))
-        figures[name] = figure if before is None else value_of(fmean(runs), runs)
+    figures = {**first.figures, **second.figures}
+    for name in first.figures.keys() & second.figures.keys():
+        runs = (*_run_values(first.figures[name]), *_run_values(second.figures[name]))
+        figures[name] = value_of(fmean(runs), runs)
     return replace(
         first,
         figures=figures,
@@ -252,7 +256,7 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
     unknown: dict[str, None] = {}
     apart: dict[str, None] = {}
     rows = align_rows(series)
-    for row in sorted({load for a_series in rows for load in a_series}, key=lambda load: load.order):
+    for row in sorted({load for by_row in rows for load in by_row}, key=lambda load: load.order):
         members = [
             (a_series.name, by_row[row].load)
             for a_series, by_row in zip(series, rows, strict=True)
@@ -313,8 +317,8 @@ def _need_lengths(series: Sequence[Series]) -> bool:
 def _row_keys(loads: Sequence[Sequence[Level]]) -> list[Mapping[Level, Level]]:
     """Return, for each list of loads, a mapping from each load to the load that identifies its table row.
 
-    Two loads of one list are never mapped to the same row. Lengths within 10 % share a row; if that joins two
-    loads of one series, only equal ones do.
+    Two loads of one list are never mapped to the same row. Lengths within 10 % share a row; where that
+    would join two loads of one series, only equal loads share one.
     """
     keys: list[dict[Level, Level]] = [{} for _ in loads]
     pairs = sorted(
@@ -399,7 +403,7 @@ def published_series(reference: Reference) -> tuple[Series, ...]:
     return tuple(_table_series(reference, target) for target in reference.targets)
 
 
-def _table_series(file: Reference, target: TableTarget) -> Series:
+def _table_series(reference: Reference, target: TableTarget) -> Series:
     """Return the series of a target of a published table."""
     shapes = {"burst": LoadMode.BURST, "closed loop": LoadMode.STEADY}
     names = {name for level in target.levels for name in level.figures}
@@ -408,7 +412,10 @@ def _table_series(file: Reference, target: TableTarget) -> Series:
         levels=tuple(
             SeriesLevel(
                 load=Level(
-                    "", concurrency_point(level.concurrency), level.pp or file.pp, level.tg or file.tg
+                    "",
+                    concurrency_point(level.concurrency),
+                    level.pp or reference.pp,
+                    level.tg or reference.tg,
                 ),
                 figures={
                     name: value_of_range(sum(value) / 2, value)
@@ -416,17 +423,17 @@ def _table_series(file: Reference, target: TableTarget) -> Series:
                     else value_of(value, std=level.stds.get(name))
                     for name, value in level.figures.items()
                 },
-                runs=file.runs,
+                runs=reference.runs,
                 label=level.label,
             )
             for level in target.levels
         ),
-        source=f"{PREFIX}{file.name}",
-        tool=file.tool or "unknown tool",
-        model=file.model,
-        shape=shapes.get(file.shape or ""),
-        definitions={name: text for name, text in file.definitions.items() if name in names},
-        notes=file.notes,
+        source=f"{PREFIX}{reference.name}",
+        tool=reference.tool or "unknown tool",
+        model=reference.model,
+        shape=shapes.get(reference.shape or ""),
+        definitions={name: text for name, text in reference.definitions.items() if name in names},
+        notes=reference.notes,
         published=True,
         engines=target.engines,
     )
