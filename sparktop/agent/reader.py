@@ -385,9 +385,8 @@ class Sampler:
             reading = await self._reader.poll(DEADLINE_S)
         except Exception as error:  # noqa: BLE001 - the one place that catches errors of every sample
             _log.exception("reading this machine failed")
-            message = (
-                f"an error in sparktop while the machine was read: {type(error).__name__}: {clean(error)}"
-            )
+            what = f"{type(error).__name__}: {clean(error)}"
+            message = f"an error in sparktop while the machine was read: {what}"
             reading = Failure(FailureKind.INTERNAL, message, self._clock())
         finally:
             self._taking = None

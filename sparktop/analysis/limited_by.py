@@ -384,9 +384,8 @@ def _simultaneous_polls(mine: Sequence[Poll], others: Sequence[Poll]) -> list[tu
     pairs = []
     for poll in mine:
         index = bisect_left(times, poll.at)
-        near = min(
-            others[max(0, index - 1) : index + 1], key=lambda other: abs(other.at - poll.at), default=None
-        )
+        neighbours = others[max(0, index - 1) : index + 1]
+        near = min(neighbours, key=lambda other: abs(other.at - poll.at), default=None)
         are_reported = near is not None and None not in {poll.running, near.running}
         if near is not None and are_reported and abs(near.at - poll.at) <= _APART_S:
             pairs.append((poll, near))
@@ -845,9 +844,8 @@ def _limit_inside(evidence: Evidence, load: Load) -> Limit:
         share = f"no request ran in {100 * load.idle:.0f} % of the time"
         return _unknown_limit(f"{waiting:.0f} wait now, and {share}")
     if seldom:
-        return (
-            prefill_limit(load, cost) or held_back_limit(evidence, load) or step_limit(evidence, load, cost)
-        )
+        limit = prefill_limit(load, cost) or held_back_limit(evidence, load)
+        return limit or step_limit(evidence, load, cost)
     limit = (kv_limit(evidence, load) if load.preempted else None) or prefill_limit(load, cost)
     return limit or _unknown_limit(f"requests waited in only {100 * queued:.0f} % of the time")
 
@@ -1009,9 +1007,8 @@ def _fit_step_cost(rows: Sequence[Interval]) -> StepFit | None:
     coefficients = _least_squares(products)
     if coefficients is None:
         return None
-    residual = sum(
-        (row[0] - sum(a * b for a, b in zip(coefficients, row[1:], strict=True))) ** 2 for row in rows
-    )
+    errors_s = [row[0] - sum(map(mul, coefficients, row[1:])) for row in rows]
+    residual = sum(error_s**2 for error_s in errors_s)
     fixed, token, prompt = coefficients
     variance = residual / max(1, len(rows) - len(coefficients))
     error = _flatness_error(products, variance, (steps, fixed), (generated, token))

@@ -262,10 +262,8 @@ def rate_drift(first: LevelResult, last: LevelResult, times: Times) -> str | Non
         return None
     shown, rates = METRICS[metric], (first.rate(metric), last.rate(metric))
     means = [rate.mean for rate in rates if rate is not None]
-    before, after = (
-        f"{shown.text(mean)} {shown.unit} at {at}" for mean, at in zip(means, times, strict=True)
-    )
-    return f"{changed_words(slower=ratio.percent < 0)}: {shown.title.lower()} {before}, {after}"
+    texts = [f"{shown.text(mean)} {shown.unit} at {at}" for mean, at in zip(means, times, strict=True)]
+    return f"{changed_words(slower=ratio.percent < 0)}: {shown.title.lower()} {', '.join(texts)}"
 
 
 def pace_drift(first: LevelResult, last: LevelResult, times: Times, max_error_share: float) -> str | None:
@@ -342,9 +340,8 @@ class CapacityLevels(Struct, eq=False):
         if ended:
             await self._repeat_largest(capacity, plan, search)
         if search.judged:
-            self._store_answer(
-                capacity_answer(search, self._levels, complete=ended, drift=drift_of(self._runs))
-            )
+            drift = drift_of(self._runs)
+            self._store_answer(capacity_answer(search, self._levels, complete=ended, drift=drift))
 
     async def _repeat_largest(self, capacity: Capacity, plan: Plan, search: CapacitySearch) -> None:
         """Measure the largest level again that held in its first run, unless it was measured last.
