@@ -459,12 +459,12 @@ def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
         full = "" if kv is None else f"{kv:.0f} % used on average, "
         times = "preemption" if round(load.preempted) == 1 else "preemptions"
         reason = f"{full}{load.preempted:.0f} {times} in {load.span_s:.0f} s"
-        return Limit(LimitKind.KV, reason, _fit_text(load), kv, 100.0, "%")
+        return Limit(LimitKind.KV, reason, _fit_text(evidence, load), kv, 100.0, "%")
     if kv is None or not kv_is_tight(evidence, load):
         return None
     used = f"{kv:.0f} % used by {load.running:.0f} requests, {100 - kv:.0f} % free"
     reason = f"{used}; {load.waiting:.0f} wait on average"
-    return Limit(LimitKind.KV, reason, _fit_text(load), kv, 100.0, "%")
+    return Limit(LimitKind.KV, reason, _fit_text(evidence, load), kv, 100.0, "%")
 
 
 def kv_is_tight(evidence: Evidence, load: Load) -> bool:
@@ -496,12 +496,14 @@ def pool_limit(evidence: Evidence, load: Load) -> Limit | None:
     return None
 
 
-def _fit_text(load: Load) -> str | None:
+def _fit_text(evidence: Evidence, load: Load) -> str | None:
+    """Return the part of its lane's KV cache that a request takes, and how many fit into the server."""
     if not load.kv_percent or not load.running:
         return None
-    # Of the caches of all engine cores together, so that the number is that of requests in the whole server.
-    kv_percent_each = load.kv_percent / load.running
-    return f"a request takes {kv_percent_each:.1f} % on average: about {floor(100 / kv_percent_each)} fit"
+    where = "" if evidence.cores == 1 else " of its lane's KV cache"
+    kv_percent_each = load.kv_percent / load.running * evidence.cores
+    fit = floor(100 * evidence.cores / kv_percent_each)
+    return f"a request takes {kv_percent_each:.1f} %{where} on average: about {fit} fit"
 
 
 # Limits inside the engine's steps, and the client or router that sends too little.
