@@ -265,7 +265,9 @@ async def test_each_kind_of_text_has_a_level_with_its_acceptance(tmp_path: Path,
     assert shares == (expected if speculates else [(None, None)] * 8)
     found = headline(kept.result, None) or ""
     if speculates:
-        assert re.match(r"code [\d.,]+ tok/s.* \(90 % of drafts accepted\).*; prose .* \(40 %\).*; table", found)
+        assert re.match(
+            r"code [\d.,]+ tok/s.* \(90 % of drafts accepted\).*; prose .* \(40 %\).*; table", found
+        )
     else:
         assert re.match(r"code [\d.,]+ tok/s.*; prose .*; table .*; agent [\d.,]+ tok/s", found)
     for plot in sweep_plots(kept.result):

@@ -66,7 +66,8 @@ _UNKNOWN = re.compile(rb"\x1b\[[<>=][0-9;]*[A-Za-z]|\x1b\[\?[0-9;]*\$p|\x1b\](?:
 _FRAMES = frozenset("╭╮╰╯─│┐┌┏┓┗┛━┃")
 _TIMELINE = 2
 """Rows from the timeline of a paused board on."""
-_TRIES = 12
+_TRIES = 30
+"""Most times that esc is pressed: a notice hides the key row, by which the board is known, for 5 s."""
 
 
 class FuzzError(AssertionError):
