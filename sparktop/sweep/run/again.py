@@ -26,7 +26,7 @@ from sparktop.sweep.result.results import (
     TargetResult,
 )
 from sparktop.sweep.run.capacity import capacity_answer, capacity_result, unstable_words
-from sparktop.sweep.run.judgement import judge
+from sparktop.sweep.run.judgement import LoadVerdict, judge
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.terms.definitions import (
     CACHE_HITS,
@@ -139,49 +139,62 @@ def _answer_of_target(
 ) -> CapacityAnswer:
     """Return the answer of the levels of one target."""
     usable: dict[float, LevelResult] = {}
+    verdicts: dict[float, LoadVerdict] = {}
     left_out: list[str] = []
     for level in levels:
-        if reason := _why_unusable(level):
+        unstable = unstable_words(level)
+        verdict, without_lag = (
+            judge(capacity, traces, max_error_share=max_error_share, unstable=unstable)
+            for traces in (stored_traces(level), stored_traces(level, _lag_ms(level)))
+        )
+        if reason := _why_unusable(level, lag_matters=verdict.holds is not without_lag.holds):
             left_out.append(f"{level.point.label}: {reason}")
         else:
-            usable[level.point.value] = level
+            usable[level.point.value], verdicts[level.point.value] = level, verdict
     if not usable:
         return CapacityAnswer(left_out=tuple(left_out))
     search = CapacitySearch(replace(capacity, most=max(usable)), min(usable))
     for value, level in usable.items():
-        traces, unstable = stored_traces(level), unstable_words(level)
-        verdict = judge(capacity, traces, max_error_share=max_error_share, unstable=unstable)
-        search.add(value, verdict, max(1, level.runs))
+        search.add(value, verdicts[value], max(1, level.runs))
     is_least = capacity.kind is not LoadKind.RATE and search.fails == 1
     answer = capacity_answer(search, usable, complete=search.holds is not None or is_least)
     return answer.model_copy(update={"left_out": tuple(left_out)})
 
 
-def _why_unusable(level: LevelResult) -> str:
+def _lag_ms(level: LevelResult) -> float:
+    """Return by how many ms the load generator may have been late; the whole TTFT where that is unknown."""
+    lags = [mark.ttft_percent for mark in level.validity if mark.code == CLIENT_LAG]
+    percent = max((100.0 if lag is None else lag for lag in lags), default=0.0)
+    return percent / 100 * (0.0 if level.ttft_ms is None else level.ttft_ms.mean)
+
+
+def _why_unusable(level: LevelResult, *, lag_matters: bool) -> str:
     """Return why a level cannot be judged; "" if it can.
 
-    It lacks some of its requests, or their latencies are not those of this load alone.
+    It lacks some of its requests, or their latencies are not those of this load alone. A late load generator
+    counts where `lag_matters` for the judgement.
     """
-    uncounted, missing = level.uncounted, level.requests.failed + level.requests.cancelled
-    if level.each is None or (uncounted is None and missing):
+    missing = level.requests.failed + level.requests.cancelled
+    if level.each is None or (missing and (level.uncounted is None or not level.uncounted.missed)):
         return "its single requests are not stored"
-    if missing and uncounted is not None and not uncounted.missed:
-        return "the file, of an earlier version, does not say which requests failed"
     reasons = (
         f"{WARNINGS[mark.code].word}: {mark.message}"
         for mark in level.validity
-        if mark.code in _NOT_OF_THE_LOAD
+        if mark.code in _NOT_OF_THE_LOAD and (lag_matters or mark.code != CLIENT_LAG)
     )
     return next(reasons, "")
 
 
-def stored_traces(level: LevelResult) -> list[RequestTrace]:
-    """Return the measured requests of a stored level, with the times that a judgement needs."""
+def stored_traces(level: LevelResult, lag_ms: float = 0.0) -> list[RequestTrace]:
+    """Return the measured requests of a stored level, with the times that a judgement needs.
+
+    Their latencies are shorter than measured by `lag_ms`.
+    """
     each, others = level.each or RequestColumns(), level.uncounted or RequestColumns()
     missed = [None if word is None else _MISSED[word] for word in others.missed]
     return [
-        *_traces_of_part(level.load, each, each.stream_tps, repeat(EndReason.STOP)),
-        *_traces_of_part(level.load, others, repeat(None), missed),
+        *_traces_of_part(level.load, each, each.stream_tps, repeat(EndReason.STOP), lag_ms),
+        *_traces_of_part(level.load, others, repeat(None), missed, lag_ms),
     ]
 
 
@@ -190,8 +203,12 @@ def _traces_of_part(
     part: RequestColumns,
     rates: Iterable[float | None],
     ends: Iterable[EndReason | None],
+    lag_ms: float,
 ) -> Iterator[RequestTrace]:
-    """Yield the requests of a part that have an end in `ends`; `rates` has the token rate of each."""
+    """Yield the requests of a part that have an end in `ends`; `rates` has the token rate of each.
+
+    They were sent later than stored by `lag_ms`.
+    """
     # Files of early versions have no starts: then only the order is known.
     starts = part.start_ms or map(float, count())
     waits, firsts, calls = part.wait_ms or repeat(None), part.ttfr_ms or repeat(None), part.call or repeat("")
@@ -206,9 +223,9 @@ def _traces_of_part(
         turn, after, compacted = _CALLS.get(call, (1, CallStart.TOOL, True))
         yield RequestTrace(
             name,
-            sent,
+            sent + lag_ms / _MS,
             run,
-            due=sent - (wait_ms or 0.0) / _MS if kind is LoadKind.RATE else None,
+            due=sent + (lag_ms - (wait_ms or 0.0)) / _MS if kind is LoadKind.RATE else None,
             call=ConversationCall(0, 0, turn, 0, after, None, 0, 0, compacted=compacted)
             if kind is LoadKind.AGENTS
             else None,

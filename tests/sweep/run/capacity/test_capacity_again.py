@@ -164,10 +164,10 @@ def test_below_the_smallest_level_nothing_is_known() -> None:
 
 
 def test_a_level_that_is_not_trustworthy_is_left_out_with_its_reason() -> None:
-    """A late generator makes a level unknown, by however little; that it had few runs does not."""
+    """A late generator makes a level unknown where that decides; that it had few runs does not."""
     levels = list(sweep(0.3, 0.5, 2.0).targets[0].levels)
     said = "some TTFT are 1.6 % too high: the load generator was late"
-    late = Validity(code=CLIENT_LAG, message=said, ttft_percent=1.6)
+    late = Validity(code=CLIENT_LAG, message=said)
     levels[2] = levels[2].model_copy(update={"validity": (late,)})
     levels[1] = levels[1].model_copy(update={"validity": (Validity(code=FEW_RUNS, message="1 run"),)})
     text = capacity_text(
@@ -208,7 +208,7 @@ def test_an_older_file_answers_what_it_holds() -> None:
     text = capacity_text(
         answer_from_levels(result_of(LoadKind.RATE, rate), asked("ttft_p90_ms=900", LoadKind.RATE))
     )
-    assert "left out 2.5 /s: the file, of an earlier version, does not say which requests failed" in text
+    assert "left out 2.5 /s: its single requests are not stored" in text
 
 
 def _cut(level: LevelResult) -> LevelResult:
@@ -276,3 +276,20 @@ def test_several_prompt_lengths_are_not_mixed() -> None:
     assert "1 request at once holds" in capacity_text(
         answer_from_levels(stored, asked("ttft_p90_ms=900"), 4000)
     )
+
+
+@pytest.mark.parametrize(
+    ("percent", "slo", "is_left_out"),
+    [
+        (1.6, "stream_tps=5", False),
+        (1.6, "stream_tps=5,ttft_p90_ms=9000", False),
+        (1.6, "ttft_p90_ms=60", False),
+        (60.0, "ttft_p90_ms=700", True),
+    ],
+)
+def test_a_late_generator_counts_where_it_decides(percent: float, slo: str, is_left_out: bool) -> None:  # noqa: FBT001 - a row
+    """A level is left out where its verdict may change by the lateness."""
+    late = Validity(code=CLIENT_LAG, message="late", ttft_percent=percent)
+    levels = [one.model_copy(update={"validity": (late,)}) for one in sweep(0.3, 0.5).targets[0].levels]
+    result = result_of(LoadKind.CONCURRENCY, *levels)
+    assert ("left out" in capacity_text(answer_from_levels(result, asked(slo)))) is is_left_out
