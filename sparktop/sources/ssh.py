@@ -70,8 +70,9 @@ class SshLink:
         self._unanswered_bytes = 0
         """Bytes on standard error since the newest answer."""
         self._stderr_task = asyncio.get_running_loop().create_task(self._read_stderr())
-        self._owes_answer = False
-        """Whether a request has no answer yet."""
+        self._owed_since: float | None = None
+        """Time of the event loop at which the oldest request without an answer was sent; None if there is
+        none."""
         self._answered = False
 
     @property
@@ -136,7 +137,7 @@ class SshLink:
             LinkError: the connection ended, or something other than a reply arrived.
             WireError: the reply is a refusal or unreadable; the next request may succeed.
         """
-        if self._owes_answer:
+        if self._owed_since is not None:
             with suppress(WireError):
                 await self._read_reply()
         await self._write({"since": since, "processes": processes, "interval_s": interval_s})
@@ -160,7 +161,8 @@ class SshLink:
         assert stdin is not None  # noqa: S101 - the process was started with pipes
         with suppress(ConnectionError):  # whether it ended shows in what can be read
             stdin.write(json.dumps(question).encode() + b"\n")
-            self._owes_answer = True
+            if self._owed_since is None:
+                self._owed_since = asyncio.get_running_loop().time()
             await stdin.drain()
 
     async def close(self) -> None:
@@ -210,7 +212,7 @@ class SshLink:
                 await self._send_reader()
             begin = 0 if self._answered else max(0, line.find(_REPLY_START))
             if line.startswith(b"{", begin) and b'"schema"' in line:
-                self._owes_answer, self._answered, self._unanswered_bytes = False, True, 0
+                self._owed_since, self._answered, self._unanswered_bytes = None, True, 0
                 return line[begin:]
             lines += 1
             size_bytes += len(line)
@@ -252,6 +254,7 @@ class SshLink:
                 await asyncio.shield(self._stderr_task)
         if self._unanswered_bytes > _STDERR_MOST_BYTES:
             return self._not_a_reply(self._written.rpartition(b"\n")[0].rpartition(b"\n")[2])
+        since, now = self._owed_since, asyncio.get_running_loop().time()
         return explain(
             SshEnding(
                 self._where,
@@ -260,6 +263,7 @@ class SshLink:
                 self._written.decode("utf-8", "replace"),
                 answered=self._answered,
                 sent=self.sent,
+                unanswered_s=0.0 if since is None else now - since,
             )
         )
 

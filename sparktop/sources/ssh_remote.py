@@ -225,17 +225,29 @@ _USAGE = 2
 """Exit statuses of a shell: a command that cannot be run, that is missing, and wrong arguments."""
 _WORDS_LIMIT = 90
 """Most characters that are quoted of a message of ssh."""
+_GIVES_UP_S = 10.0
+"""Seconds without any answer after which ssh has given up (ServerAliveInterval): it prints that only
+at LogLevel INFO, at which it also prints banners."""
 _INSTALL = "clone its repository there and run `make install`, or set command to where it is"
 
 _REMEDY = re.compile(r"^\s*(ssh-keygen .*-R .*)$", re.MULTILINE)
 """Matches the command that ssh prints for removing an old host key, with file and port."""
 # As in "Permission denied (publickey,password).", the methods that the host takes.
 _PERMISSION = re.compile(r"Permission denied \(([^)]*)\)")
+# Messages about ssh's own configuration.
+_CONFIGURATION = re.compile(r"Bad configuration option|bad configuration options|Bad owner or permissions")
+_LOST = "the ssh connection to {} failed "
 _NETWORK = (
     ("Could not resolve hostname", FailureKind.DNS, "the host name of {} does not resolve: is it right?"),
     ("Connection refused", FailureKind.REFUSED, "no ssh server answers at {} (connection refused)"),
     ("timed out", FailureKind.TIMEOUT, "{} does not answer (ssh: connection timed out)"),
     ("not responding", FailureKind.TIMEOUT, "{} does not answer any more (ssh: not responding)"),
+    ("No route to host", FailureKind.UNREACHABLE, f"{_LOST}(no route to host)"),
+    ("Network is unreachable", FailureKind.UNREACHABLE, f"{_LOST}(network unreachable)"),
+    ("Connection reset", FailureKind.UNREACHABLE, f"{_LOST}(connection reset)"),
+    ("Connection closed", FailureKind.UNREACHABLE, f"{_LOST}(connection closed)"),
+    ("closed by remote host", FailureKind.UNREACHABLE, f"{_LOST}(connection closed)"),
+    ("Broken pipe", FailureKind.UNREACHABLE, f"{_LOST}(connection lost)"),
 )
 """Text in ssh's stderr, its failure kind and our message; the first match counts."""
 
@@ -265,6 +277,8 @@ class SshEnding(Struct, frozen=True):
     """Whether the remote agent had answered before."""
     sent: bool = False
     """Whether the reader had been sent."""
+    unanswered_s: float = 0.0
+    """Seconds since the oldest request without an answer; 0 if there is none."""
 
 
 def explain(ending: SshEnding) -> LinkError:
@@ -351,12 +365,18 @@ def _explain_ssh(ending: SshEnding) -> LinkError:
 
 
 def _explain_network(ending: SshEnding) -> LinkError:
-    """Return the error for trouble with the network, or unknown trouble."""
+    """Return the error for trouble with ssh's configuration or the network, or unknown trouble."""
     where, text = ending.where, ending.written
+    if _CONFIGURATION.search(text):
+        message = f"ssh cannot use its configuration here: {_last_line(text)}"
+        return LinkError(FailureKind.UNSUPPORTED, message)
     for pattern, kind, message in _NETWORK:
         if pattern in text:
             return LinkError(kind, message.format(where))
     words = _last_line(text)
+    if ending.answered and not words and ending.unanswered_s >= _GIVES_UP_S:
+        message = f"{where} does not answer any more (ssh: no answer for {ending.unanswered_s:.0f} s)"
+        return LinkError(FailureKind.TIMEOUT, message)
     if ending.answered and not words:  # what ssh prints when a signal ended the remote program
         message = f"the sparktop on {where} was ended by a signal, or its connection"
         return LinkError(FailureKind.ENDED, message)

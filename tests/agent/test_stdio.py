@@ -17,7 +17,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.sources.decode import WireError, decode
 from sparktop.sources.replies import Reply
 from tests.agent.agent_process import COMMAND, END_S, environment
-from tests.agent.fake_machine import BOOT_ID, TABLE, FakeMachine
+from tests.agent.fake_machine import BOOT_ID, TABLE, FakeMachine, hung
 
 MOST_RSS_MB = 35.0
 """Of --stdio: Python with asyncio and no package."""
@@ -119,6 +119,15 @@ async def test_a_bad_line_is_answered_with_what_is_wrong(talk: Talk, line: bytes
     assert refused.value.kind is kind
     assert str(refused.value).isprintable()
     assert len((await talk.ask({})).samples) == 1
+
+
+async def test_a_machine_that_hangs_is_told(talk: Talk) -> None:
+    """A reading that hangs is answered with an error of the kind "timeout"."""
+    await talk.reply()
+    talk.machine.failure = hung()
+    with pytest.raises(WireError, match="hung for 12 s") as refused:
+        await talk.ask({})
+    assert refused.value.kind is FailureKind.TIMEOUT
 
 
 async def test_it_ends_with_its_input(talk: Talk) -> None:
