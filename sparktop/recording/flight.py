@@ -31,11 +31,37 @@ PART_S = 600.0
 LEAST_KEPT_S = 1800.0
 """Seconds that are kept even beyond the bytes asked for, but within `MOST_TIMES` times as many bytes."""
 MOST_TIMES = 4
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+"""How mountinfo writes white space and backslashes: with their octal code."""
+_NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "9p", "ceph", "fuse.glusterfs"})
 
 
 def flight_folder(env: Mapping[str, str]) -> Path:
-    """Return the folder of the flight recorder, which need not exist: `$XDG_STATE_HOME/sparktop/flight`."""
-    return folder_of(env, BaseFolder.STATE) / "flight"
+    """Return the folder of the flight recorder, which need not exist.
+
+    It is `$XDG_STATE_HOME/sparktop/flight`. On a network file system, where each sync would wait for the
+    network, it is below /var/tmp instead.
+    """
+    folder = folder_of(env, BaseFolder.STATE) / "flight"
+    return Path(f"/var/tmp/sparktop-{os.getuid()}/flight") if is_network(folder) else folder  # noqa: S108 - mode 0700
+
+
+def is_network(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
+    """Return whether a path lies on a network file system; False where that cannot be found out."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return False
+    path_of_mount, best, kind = os.path.realpath(path), "", ""
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        words_before, words_after = before.split(), after.split()
+        if len(words_before) <= 4 or not words_after:  # noqa: PLR2004 - the mount point
+            continue
+        mount = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), words_before[4])
+        if f"{path_of_mount}/".startswith(mount.rstrip("/") + "/") and len(mount) >= len(best):
+            best, kind = mount, words_after[0]
+    return kind in _NETWORK
 
 
 def make_folder(folder: Path) -> None:
@@ -45,7 +71,7 @@ def make_folder(folder: Path) -> None:
         OSError: it cannot be created, or it or the folder above it belongs to another user.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The owner of the folder above could exchange this folder.
+    # The owner of the folder above, which anybody can create in /var/tmp, could exchange this folder.
     if {folder.stat().st_uid, folder.parent.lstat().st_uid} != {os.getuid()}:
         raise PermissionError(1, "the folder belongs to another user", str(folder))
 

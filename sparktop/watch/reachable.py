@@ -14,7 +14,9 @@ from sparktop.store import Store
 FIRST_LOOK_S = 5.0
 """Seconds from the start until it is said that no server was found."""
 MINUTE_S = 60.0
-"""Seconds between two looks whether servers are missing."""
+"""Seconds between two reports of missing servers and left out lines."""
+MOST_A_MINUTE = 20
+"""Lines a minute; further ones are counted. Hundreds of servers may go down at once."""
 _KINDS = frozenset({"unreachable", "engine-dead"})
 """Kinds of events about what answers."""
 _LISTS = frozenset({"discovery", "target files", "sparkrun"})
@@ -31,6 +33,8 @@ class Reachability:
         self._store = store
         self._watch = watch
         self._report = report
+        self._room = MOST_A_MINUTE
+        self._more = 0
         self._missing = False
         """Whether the newest line on servers says that there are none."""
         self.end = store.listen_events(self._on_event)
@@ -39,17 +43,21 @@ class Reachability:
     def _on_event(self, event: Event) -> None:
         if event.kind not in _KINDS and event.subject not in _LISTS:
             return
+        if self._room == 0:
+            self._more += 1
+            return
+        self._room -= 1
         self._report(clean(f"{event.subject}: {event.message}", _LONGEST))
 
     async def run(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
-        """Report until cancelled whether there are servers to watch."""
+        """Report until cancelled whether there are servers to watch, and how many lines were left out."""
         await sleep(FIRST_LOOK_S)
         while True:
             self.look()
             await sleep(MINUTE_S)
 
     def look(self) -> None:
-        """Report servers that are missing or found since the last call."""
+        """Report servers that are missing or found since the last call, and the number of lines left out."""
         servers = sum(not isinstance(target, NodeTarget) for target in self._store.targets())
         searches = self._watch.discover or self._watch.target_files or self._watch.sparkrun
         if servers == 0 and searches and not self._missing:
@@ -61,6 +69,9 @@ class Reachability:
         elif servers and self._missing:
             self._report(f"{servers} {'server is' if servers == 1 else 'servers are'} watched now")
         self._missing = servers == 0
+        if self._more:
+            self._report(f"{self._more} more changes: sparktop snapshot shows what does not answer")
+        self._room, self._more = MOST_A_MINUTE, 0
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ from sparktop.model.engine import LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
-from sparktop.watch.reachable import Reachability
+from sparktop.watch.reachable import MOST_A_MINUTE, Reachability
 from tests.store.conftest import page
 
 
@@ -42,6 +42,17 @@ def test_each_change_of_what_answers_is_a_line() -> None:
     reported.reachability.end()
     reported.fail("a")
     assert len(reported.lines) == 2
+
+
+def test_many_changes_at_once_are_counted() -> None:
+    """Of many servers that go down at once, the first have a line each; the others are one number."""
+    names = [f"spark-{number}" for number in range(MOST_A_MINUTE + 7)]
+    reported = Reported(Watch(backends=tuple(BackendTarget(name, f"http://{name}:8000") for name in names)))
+    for name in names:
+        reported.fail(name)
+    assert len(reported.lines) == MOST_A_MINUTE
+    reported.reachability.look()
+    assert reported.lines[-1] == "7 more changes: sparktop snapshot shows what does not answer"
 
 
 def test_nothing_to_watch_is_said_once() -> None:
