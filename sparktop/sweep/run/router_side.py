@@ -147,6 +147,8 @@ SIGNIFICANT = 0.05
 """Largest p-value of an order that is not random."""
 LEAST = 12
 """Minimum requests for a test of the order."""
+_LEAST_PERCENT = 0.1
+"""Percent of cases below which a sentence names this bound."""
 
 
 def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
@@ -155,18 +157,20 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     `sequence` has the name of the backend of each request, in the order in which the requests started. The
     `word` is random, bunched or alternating; unknown for too few requests or a single backend. `runs` are
     sequences of consecutive requests with the same backend, of which a random order has `expected_runs`.
-    `runs_p` is the probability that a random order deviates at least as far from that. `sentence` says the
-    result in words.
+    `runs_p` is the probability that a random order deviates at least as far from that, `totals_p` the
+    probability that a random choice, with all backends equally likely, distributes the requests at least as
+    unevenly. `sentence` says the result in words.
     """
     counts = Counter(sequence)
     total = len(sequence)
     runs = sum(1 for index, name in enumerate(sequence) if index == 0 or name != sequence[index - 1])
     split = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
     result: dict[str, JsonValue] = {"word": "unknown", "requests": total, "runs": runs, "expected_runs": None}
-    result["runs_p"] = None
+    result |= {"runs_p": None, "totals_p": None}
     if len(counts) < 2:  # noqa: PLR2004 - an order needs two kinds
         sentence = f"all {total} requests went to {next(iter(counts))}" if total else "not reported"
         return {**result, "sentence": sentence}
+    totals_p = result["totals_p"] = _totals_p(counts, total)
     if total < LEAST:
         return {**result, "sentence": f"{split}: too few requests to judge the order"}
     mean, variance = _expected_runs(counts, total)
@@ -179,10 +183,20 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     word = "bunched" if runs < mean else "alternating"
     if runs_p >= SIGNIFICANT:
         word = "random"
+    changes = f"the server changed {runs - 1} times (random order: about {mean - 1:.0f})"
+    sentence = _routing_sentence(word, split, changes, totals_p)
+    return {**result, "word": word, "runs_p": runs_p, "sentence": sentence}
+
+
+def _routing_sentence(word: str, split: str, changes: str, totals_p: float) -> str:
     same = "requests in a row often went to the same server"
     order = same if word == "bunched" else f"the order looks {word}"
-    changes = f"the server changed {runs - 1} times (random order: about {mean - 1:.0f})"
-    return {**result, "word": word, "runs_p": runs_p, "sentence": f"{order}: {split} in all; {changes}"}
+    sentence = f"{order}: {split} in all; {changes}"
+    if totals_p >= SIGNIFICANT:
+        return sentence
+    share = 100 * totals_p
+    percent = f"{share:.1f}" if share >= _LEAST_PERCENT else f"under {_LEAST_PERCENT}"
+    return f"{sentence}; random routing makes totals as uneven as these in {percent} % of cases"
 
 
 def _expected_runs(counts: Mapping[str, int], total: int) -> tuple[float, float]:
@@ -194,6 +208,37 @@ def _expected_runs(counts: Mapping[str, int], total: int) -> tuple[float, float]
         total**2 * (total - 1)
     )
     return mean, variance
+
+
+def _totals_p(counts: Mapping[str, int], total: int) -> float:
+    """Return the p-value of the backend whose number of requests deviates most from an equal share.
+
+    `counts` are the requests by backend. Exact binomial test with Bonferroni correction.
+    """
+    share = 1 / len(counts)
+    furthest = max(counts.values(), key=lambda count: abs(count - total * share))
+    tested = len(counts) if len(counts) > 2 else 1  # noqa: PLR2004 - two totals depend on each other
+    return min(1.0, tested * binomial_p(furthest, total, share))
+
+
+def binomial_p(hits: int, total: int, share: float) -> float:
+    """Return the p-value of the two-sided exact binomial test of `hits` in `total` trials.
+
+    This is the probability of all outcomes that are at most as likely as `hits`, if each trial succeeds with
+    probability `share`. Computed with logarithms because the factors overflow.
+    """
+    shares = [
+        math.exp(
+            math.lgamma(total + 1)
+            - math.lgamma(count + 1)
+            - math.lgamma(total - count + 1)
+            + count * math.log(share)
+            + (total - count) * math.log1p(-share)
+        )
+        for count in range(total + 1)
+    ]
+    limit = shares[hits] * (1 + 1e-9)  # outcomes of equal likelihood count despite rounding errors
+    return min(1.0, math.fsum(probability for probability in shares if probability <= limit))
 
 
 class BackendNames:

@@ -227,10 +227,18 @@ def test_waves_are_bunched() -> None:
     """Eight requests to one backend, then eight to the other, are called bunched."""
     found = routing_test(("a" * 8 + "b" * 8) * 3)
     assert found["word"] == "bunched"
+    assert found["totals_p"] == pytest.approx(1.0)
     assert found["sentence"] == (
         "requests in a row often went to the same server: a 24, b 24 in all; "
         "the server changed 5 times (random order: about 24)"
     )
+
+
+def test_totals_that_random_routing_hardly_makes_are_named() -> None:
+    """14 of 16 to one of two is the two-sided binomial test's 274 of 65,536 cases."""
+    found = routing_test("aaaaaaabaaaaaaab")
+    assert found["totals_p"] == pytest.approx(274 / 2**16)
+    assert str(found["sentence"]).endswith("random routing makes totals as uneven as these in 0.4 % of cases")
 
 
 NAMES = BackendNames(
