@@ -18,6 +18,7 @@ from sparktop.model.failure import RequestFailure
 from sparktop.model.load import (
     TokenSource,
 )
+from sparktop.sweep.generator import exchange
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.terms.request_errors import count_errors, faulty_fields, is_too_long, stated_context
@@ -285,3 +286,15 @@ async def test_a_server_that_refuses_running_totals_keeps_the_rest(in_process: I
     assert set(in_process.calibrated.dropped_fields) == {"continuous_usage_stats"}
     assert {end.token_source for end in loaded.ends} == {TokenSource.USAGE}
     assert figures(loaded) == GOOD
+
+
+async def test_an_error_whose_body_never_ends(in_process: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A status without the end of its body is a failure with the words that came."""
+    monkeypatch.setattr(exchange, "_WORDS_S", 0.2)
+
+    async def behave(asked: Asked) -> None:
+        asked.write("HTTP/1.1 500 No\r\nContent-Length: 1000\r\n\r\nbroken down")
+        await asked.server.hang()
+
+    loaded = await in_process.load(behave, concurrency=1)
+    assert only_failure(loaded).message.endswith("HTTP 500: broken down")

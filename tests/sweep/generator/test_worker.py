@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -98,3 +100,74 @@ async def test_it_ends_with_its_input(server: StreamServer) -> None:
     async for message in worker.messages():
         last = message
     assert last == WorkerEnded(0, None)
+
+
+async def gone(pid: int) -> None:
+    """Wait until a process that may not be ours has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        async with asyncio.timeout(300):
+            await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+async def no_connection_left(server: StreamServer) -> None:
+    """Continue hanging answers, so that they find their connections closed; wait for the last."""
+    server.held.set()
+    async with asyncio.timeout(300):
+        await server.all_gone.wait()
+
+
+async def test_the_parent_is_killed(server: StreamServer) -> None:
+    """With its parent gone the process is gone too, even while others hold its standard input open."""
+    server.behave = hang_after_three
+    script = f"""
+import asyncio
+import os
+from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.generator.wire import Calibrate, Calibrated, RunLoad, WorkerTarget
+async def main():
+    worker = await SweepWorker.start()
+    target = WorkerTarget("{server.url}", "tiny")
+    await worker.send(Calibrate("calibration", target, 40, 8))
+    assert isinstance(await anext(worker.messages()), Calibrated)
+    if os.fork() == 0:
+        os.read(0, 1)
+        os._exit(0)
+    print(worker.pid, flush=True)
+    async for _ in worker.run(RunLoad("run", target, 8, 40, 8)):
+        pass
+asyncio.run(main())
+"""
+    parent = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        script,
+        cwd=ROOT,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        assert parent.stdout is not None
+        pid = int(await parent.stdout.readline())
+        async with asyncio.timeout(300):
+            await server.someone_waits.wait()
+        parent.kill()
+        await gone(pid)
+    finally:
+        with suppress(ProcessLookupError):
+            parent.kill()
+        assert parent.stdin is not None
+        parent.stdin.close()  # ends the one that holds on
+        assert parent.stdout is not None
+        await parent.stdout.read()
+        await parent.wait()
+    await no_connection_left(server)

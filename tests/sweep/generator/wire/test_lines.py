@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sparktop.sweep.generator.wire import (
     Calibrate,
+    WorkerProtocolError,
     WorkerTarget,
+    decode_command,
+    decode_message,
     encode_line,
 )
 from sparktop.sweep.plan.plan import Api
@@ -15,3 +20,15 @@ def test_a_key_stands_in_no_repr() -> None:
     target = WorkerTarget("http://a:1", 'm"\x1b\n', Api.COMPLETIONS, "key", router=True)
     assert b'"key"' in encode_line(Calibrate("c", target, 128, 64))
     assert "key" not in repr(target).replace("api_key", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"{}", b"[]", b"3", b"{", b'{"is":"nonsense"}', b'{"is":"runload"}', b'{"is":"batch","id":3}'],
+)
+def test_lines_that_do_not_fit_are_refused(line: bytes) -> None:
+    """An invalid line is an error, on whichever side it is read."""
+    with pytest.raises(WorkerProtocolError):
+        decode_command(line)
+    with pytest.raises(WorkerProtocolError):
+        decode_message(line)
