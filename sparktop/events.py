@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import tempfile
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -142,8 +141,10 @@ PASSED_ON = frozenset(
 """Environment variables that the program gets, beside LC_*: others may hold secrets."""
 _REAP_S = 2.0
 """Seconds that a killed program may take to end."""
+_READ_BYTES = 65_536
+"""Bytes of a read: all that a pipe holds."""
 _TAIL_BYTES = 1024
-"""Bytes read of the end of what the program wrote to standard error."""
+"""Bytes kept of the end of what the program wrote to standard error."""
 _LONGEST = 120
 """Most characters shown of it."""
 
@@ -162,32 +163,60 @@ class Hook:
 
     async def send(self, document: bytes) -> str | None:
         """Run the program with `document` on its standard input; return why it failed, None for success."""
-        with tempfile.TemporaryFile() as errors:
-            try:
-                process = await asyncio.create_subprocess_exec(
-                    *self._command,
-                    stdin=PIPE,
-                    stdout=DEVNULL,
-                    stderr=errors,
-                    env=self._env,
-                    start_new_session=True,
-                )
-            except (OSError, ValueError) as error:
-                return f"it cannot be started: {reason_of(error)}"
-            try:
-                async with asyncio.timeout(self._limit_s):
-                    code = await _run(process, document)
-            except TimeoutError:
-                return f"it ran longer than {self._limit_s:g} s and was killed"
-            finally:
-                if process.returncode is None:
-                    await _kill(process)
-            errors.seek(max(0, errors.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            words = clean(errors.read(_TAIL_BYTES).decode(errors="replace"), _LONGEST)
+        errors = _ErrorOutput()
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *self._command,
+                stdin=PIPE,
+                stdout=DEVNULL,
+                stderr=errors.write_end,
+                env=self._env,
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as error:
+            errors.close()
+            return f"it cannot be started: {reason_of(error)}"
+        try:
+            async with asyncio.timeout(self._limit_s):
+                code = await _run(process, document)
+        except TimeoutError:
+            return f"it ran longer than {self._limit_s:g} s and was killed"
+        finally:
+            if process.returncode is None:
+                await _kill(process)
+            words = errors.close()
         if code == 0:
             return None
         how = f"signal {-code} ended it" if code < 0 else f"it ended with exit code {code}"
         return f"{how}: {words}" if words else how
+
+
+class _ErrorOutput:
+    """A pipe for a program's standard error; only the last bytes written to it are kept.
+
+    The pipe is read while the program runs, so that the program never blocks on a full pipe. `close` does not
+    wait for the end of the output, because a background process of the program may hold the pipe open.
+    """
+
+    def __init__(self) -> None:
+        """Open the pipe and begin to read."""
+        self._read_end, self.write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        self._tail = b""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._read_end, self._read)
+
+    def close(self) -> str:
+        """Close both ends of the pipe; return the end of what the program wrote, as one clean line."""
+        self._read()
+        self._loop.remove_reader(self._read_end)
+        for end in (self._read_end, self.write_end):
+            os.close(end)
+        return clean(self._tail.decode(errors="replace"), _LONGEST)
+
+    def _read(self) -> None:
+        with suppress(BlockingIOError):
+            self._tail = (self._tail + os.read(self._read_end, _READ_BYTES))[-_TAIL_BYTES:]
 
 
 def hook_environment(env: Mapping[str, str]) -> dict[str, str]:
