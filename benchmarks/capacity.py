@@ -4,7 +4,7 @@ Each set-up is drawn from its seed: kind of load, speed of the server, slots, KV
 conditions. The search chooses its levels as `sparktop capacity` does. The true answer (`truth`) comes
 from runs of every level with other requests than the search's; levels near the answer have long runs. Where
 only some of these long runs pass, the truth is a band of levels. An answer agrees if it is in the band or
-within one of it (rates: within 10 %); answers within one of the middle of the band are counted as well.
+within one of it (rates: within 10 %).
 
 usage: capacity.py [--runs 20] [--seed 9300] [--only FAMILY] [--write]
 """
@@ -156,8 +156,6 @@ _NEVER = 1e-9
 class Truth(NamedTuple):
     """The answer of exhaustive runs."""
 
-    answer: float
-    """The largest load at which at least half of the long runs pass."""
     low: float
     """The largest load up to which at least 95 % pass; 0 if there is none."""
     high: float
@@ -198,7 +196,7 @@ def truth(made: Setup, seed: int, first: float) -> Truth:
         if exact[max(exact)] <= 1 - _CERTAIN:
             break
         exact[value] = _chance(made, value, seed, _RUNS, is_long=True)
-    return Truth(_at_least(exact, _HALF), _at_least(exact, _CERTAIN), _at_least(exact, 1 - _CERTAIN + _NEVER))
+    return Truth(_at_least(exact, _CERTAIN), _at_least(exact, 1 - _CERTAIN + _NEVER))
 
 
 def _grid(made: Setup, first: float) -> Iterator[float]:
@@ -301,16 +299,9 @@ class Row(NamedTuple):
     rates: bool
 
     @property
-    def strict(self) -> bool:
-        """Whether the answer is within one of the middle of the band (rates: within 10 %)."""
-        return self._near(self.truth.answer, self.truth.answer)
-
-    @property
     def good(self) -> bool:
         """Whether the answer is in the band of the truth or within one of it (rates: within 10 %)."""
-        return self._near(self.truth.low, self.truth.high)
-
-    def _near(self, low: float, high: float) -> bool:
+        low, high = self.truth.low, self.truth.high
         if self.rates:
             return low / _RATIO <= self.found <= high * _RATIO
         return low - 1 <= self.found <= high + 1
@@ -406,13 +397,13 @@ def table(rows: Sequence[Row]) -> list[str]:
         part = list(group)
         minutes = sorted(one.minutes for one in part)
         usual, most = (median(one.forecast[end] for one in part) for end in (0, 1))
-        good, strict = sum(one.good for one in part), sum(one.strict for one in part)
+        good = sum(one.good for one in part)
         span = f"{median(minutes):.0f} ({minutes[0]:.0f} to {minutes[-1]:.0f})"
         runs = f"{median(one.runs for one in part):.0f}"
-        cells.append((family, len(part), good, strict, runs, span, f"{usual:.0f} to {most:.0f}"))
-    heads = ("family", "set-ups", "agree", "strictly", "runs", "min, median (range)", "forecast, min")
-    good, strict, inside = (sum(getattr(one, name) for one in rows) for name in ("good", "strict", "inside"))
-    agree = f"{good} of {len(rows)} agree within one (rates: 10 %), {strict} strictly"
+        cells.append((family, len(part), good, runs, span, f"{usual:.0f} to {most:.0f}"))
+    heads = ("family", "set-ups", "agree", "runs", "min, median (range)", "forecast, min")
+    good, inside = sum(one.good for one in rows), sum(one.inside for one in rows)
+    agree = f"{good} of {len(rows)} agree within one (rates: 10 %)"
     words = f"{agree}; the exhaustive answer lies in the search's interval in {inside}."
     return [*tables.table(heads, cells), "", words]
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
 import tables
-from load_families.engine import Speed, least_busy, shuffle
+from load_families.engine import least_busy, shuffle
 from load_families.families import FAMILIES, Family, Scene
 from load_families.watching import Watching
 
@@ -47,9 +47,9 @@ Task = tuple[int, str, str]
 class Outcome:
     """What one run lost, and what was said of it."""
 
-    lost: float
+    lost: float = 0.0
     """Percent of the tokens that the least loaded server would have made."""
-    gain: float
+    gain: float = 0.0
     """By how many percent random routing makes more."""
     judged: int = 0
     shown: list[tuple[float, float]] = field(default_factory=list)
@@ -61,15 +61,10 @@ class Outcome:
 def scene_of(family: Family, prompts: str, seed: str) -> Scene:
     """Return a scene of `family` whose servers take a time for prompts as `prompts` says."""
     scene = family.make(seed)
-    for backend in scene.backends:
-        backend.speed = with_prompts(backend.speed, prompts)
-    return scene
-
-
-def with_prompts(speed: Speed, prompts: str) -> Speed:
-    """Return a server's speed with the time of these prompts."""
     token_s, step_s = PROMPTS[prompts]
-    return replace(speed, prompt_token_s=token_s, prompt_step_s=step_s)
+    for backend in scene.backends:
+        backend.speed = replace(backend.speed, prompt_token_s=token_s, prompt_step_s=step_s)
+    return scene
 
 
 def tokens(scene: Scene) -> int:
@@ -90,9 +85,7 @@ class Judged(Watching):
 
     def __init__(self, family: Family, seed: str) -> None:
         """Start before the first second."""
-        self.judged = 0
-        self.shown: list[tuple[float, float]] = []
-        self.advised = False
+        self.outcome = Outcome()
         self._before = 0
         super().__init__(family, seed, None)
 
@@ -106,11 +99,11 @@ class Judged(Watching):
             self._before = so_far(self._scene)
             return
         for balance in self._store.snapshot().balance:
-            self.judged += 1
+            self.outcome.judged += 1
             if balance.lost_words and balance.lost_estimate_percent is not None:
                 error = max(CERTAIN_POINTS, balance.lost_error_points or 0.0)
-                self.shown.append((balance.lost_estimate_percent, error))
-            self.advised |= (balance.hint or "").startswith("try simple-shuffle")
+                self.outcome.shown.append((balance.lost_estimate_percent, error))
+            self.outcome.advised |= (balance.hint or "").startswith("try simple-shuffle")
 
 
 def run_one(task: Task) -> Outcome:
@@ -126,13 +119,9 @@ def run_one(task: Task) -> Outcome:
     gateway = best.gateway
     gateway.choose = least_busy(lambda: gateway.in_flight, best.dice)
     random.gateway.choose = shuffle(random.dice)
-    return Outcome(
-        100 * (1 - made / tokens(best)),
-        100 * (tokens(random) / made - 1),
-        watched.judged,
-        watched.shown,
-        watched.advised,
-    )
+    watched.outcome.lost = 100 * (1 - made / tokens(best))
+    watched.outcome.gain = 100 * (tokens(random) / made - 1)
+    return watched.outcome
 
 
 def row(family: Family, prompts: str, runs: Sequence[Outcome]) -> list[str]:

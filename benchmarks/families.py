@@ -2,10 +2,9 @@
 
 `load_families/` has its own simulation of batching servers, routers and clients, which the real store samples
 in virtual time, for ten minutes per run. The table has, by family: runs that ever announced oscillating or
-starved wrongly for a known router, with the 95 % interval (Wilson); of the herding runs whose
-true swing is at least half of the mean load, the share detected, and detected within 90 s; and the error of
-the shown loss of throughput (the true loss is relative to the best split of the same number of requests, by
-the servers' own curves).
+starved wrongly for a known router, with the 95 % interval (Wilson); and of the herding runs whose
+true swing is at least half of the mean load, the share detected, and detected within 90 s.
+`counterfactual.py` has the loss of throughput.
 
 With --scrapes, each server is sampled at the intervals of a Prometheus, at an offset of its own: runs that
 ever stated a swing, that were called uneven although the requests were not, and swings that were called so.
@@ -17,7 +16,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from statistics import median
 
 import tables
 from load_families.families import FAMILIES, Family
@@ -29,10 +27,7 @@ from sparktop.model.balance import BalanceWord
 HELD_OUT_SEED = 1_000_000
 SOON_S = 90.0
 SCRAPES_S = (5.0, 15.0, 30.0)
-HEADS = (
-    *("family", "runs", "false *oscillating*", "false *starved*", "herding found", "within 90 s"),
-    "loss, points off: median / p95 (shown)",
-)
+HEADS = ("family", "runs", "false *oscillating*", "false *starved*", "herding found", "within 90 s")
 Task = tuple[int, str, float | None]
 """(index of the family, seed, seconds between two scrapes or None)."""
 
@@ -65,11 +60,7 @@ def row(family: Family, runs: Sequence[Run]) -> list[str]:
         cells += [share(len(named), len(plain)), share(soon, len(plain))]
     else:
         cells += ["–", "–"]
-    off = sorted(abs(error) for one in runs for error in one.lost_errors)
-    judged = sum(one.judged for one in runs)
-    last = off[int(0.95 * len(off))] if off else 0.0
-    loss = f"{median(off):.1f} / {last:.1f} ({100 * len(off) / judged:.0f} %)" if off else "–"
-    return [*cells, loss]
+    return cells
 
 
 def failures(family: Family, runs: Sequence[Run]) -> Iterator[str]:

@@ -58,10 +58,9 @@ COSTS = {
 """Pace and tokens by concurrency. A single stream wakes the process for each event, so it has no goal."""
 KEEPS_UP_MS = 50.0
 """Largest lag at the end of four seconds with which a client keeps up."""
-CANCELLED, CANCELLED_PACE, CANCELLED_TOKENS = 256, FixedPace(first_token_s=0.2, token_gap_s=0.04), 500
 
 
-PARTS = ("cost", "bursts", "batching", "steady", "fast", "cancel")
+PARTS = ("cost", "bursts", "batching", "steady", "fast")
 """Names of the methods of `Bench` that each measure a part."""
 VERSION = "0.4.0"
 _MAKE_MODEL = Path(__file__).resolve().parents[1] / "scripts" / "make_model.py"
@@ -256,11 +255,6 @@ class Bench:
             goal = COST_US if concurrency > 1 else None
             row = self.row(f"CPU per event, c = {concurrency}, µs", goal, digits=1)
             row.ours.append(1e6 * load.cpu_s / (concurrency * tokens))
-
-    async def cancel(self) -> None:
-        """Measure the time that cancelling a level in mid-stream takes."""
-        row = self.row(f"cancelling c = {CANCELLED}: all streams closed after, s", 0.5, digits=3)
-        row.ours.append(await self.generator.cancel_s(CANCELLED, CANCELLED_TOKENS, CANCELLED_PACE))
 
     async def _benchy_burst(self, concurrency: int, tokens: int) -> tuple[float, float]:
         assert self.benchy is not None  # noqa: S101 - callers have checked it

@@ -7,7 +7,7 @@ while the rules were written. `held out` families have other engines, other leng
 run afterwards. Prints the confusion table of either: rows are the limits that runs were built with, columns
 the verdicts of the store at their ends.
 
-usage: limits.py [--held-out] [--blind] [--long-prompts] [--only KIND] [--runs 30] [--seed 0] [--write]
+usage: limits.py [--held-out] [--blind] [--only KIND] [--runs 30] [--seed 0] [--write]
 """
 
 from __future__ import annotations
@@ -65,14 +65,10 @@ _HELD_OUT = (DENSE_8B, DENSE_70B, LONG_CONTEXT)
 class Family:
     """Draws settings with one known limit."""
 
-    def __init__(self, seed: int, *, held_out: bool, long_prompts: bool = False) -> None:
-        """Draw from the tuned engines and uniform lengths, or from held-out engines and skewed lengths.
-
-        With `long_prompts`, the prompts of servers with full slots take up to half of the time.
-        """
+    def __init__(self, seed: int, *, held_out: bool) -> None:
+        """Draw from the tuned engines and uniform lengths, or from held-out engines and skewed lengths."""
         self.dice = random.Random(f"{seed}/{held_out}")  # noqa: S311 - a load, no secret
         self.held_out = held_out
-        self.long_prompts = long_prompts
         self.engine = replace(self.dice.choice(_HELD_OUT if held_out else _TUNED), max_model_len=32_768)
 
     def lengths(self, prompt: float, output: float) -> LengthsDraw:
@@ -100,8 +96,6 @@ def _kv(family: Family) -> Setting:
 def _slots(family: Family) -> Setting:
     dice = family.dice
     prompt, output, slots = dice.uniform(50, 600), dice.uniform(150, 500), dice.randint(2, 24)
-    if family.long_prompts:
-        prompt, output, slots = dice.uniform(600, 2500), dice.uniform(100, 300), dice.randint(2, 12)
     blocks = round(slots * (prompt + output) * dice.uniform(2.5, 10) / 16) + 200
     profile = replace(family.engine, max_num_seqs=slots, kv_blocks=blocks)
     return Setting(profile, Users(round(slots * dice.uniform(1.4, 4)) + 1, family.lengths(prompt, output)))
@@ -228,13 +222,13 @@ def _is_judged(simulated: LimitedRun) -> bool:
     return shown.at >= LONGEST_S or any(one.word is not BalanceWord.UNKNOWN for one in shown.balance)
 
 
-Job = tuple[LimitKind, int, bool, bool, bool]
-"""(kind, seed, whether the family is held out, has long prompts, has no view of its machines)."""
+Job = tuple[LimitKind, int, bool, bool]
+"""(kind, seed, whether the family is held out, whether it has no view of its machines)."""
 
 
 def _run(job: Job) -> tuple[str, str]:
-    kind, seed, held_out, long_prompts, blind = job
-    return run(kind, Family(seed, held_out=held_out, long_prompts=long_prompts), seed, blind=blind)
+    kind, seed, held_out, blind = job
+    return run(kind, Family(seed, held_out=held_out), seed, blind=blind)
 
 
 def table(found: Mapping[LimitKind, Counter[str]]) -> list[str]:
@@ -255,12 +249,10 @@ def main() -> None:
     parser = tables.options(__doc__, runs=30)
     parser.add_argument("--held-out", action="store_true")
     parser.add_argument("--blind", action="store_true", help="without a view of the machines")
-    parser.add_argument("--long-prompts", action="store_true", help="of servers with full slots")
     parser.add_argument("--only", choices=[kind.name for kind in FAMILIES])
     options = parser.parse_args()
-    variant = (options.held_out, options.long_prompts, options.blind)
     jobs: list[Job] = [
-        (kind, seed, *variant)
+        (kind, seed, options.held_out, options.blind)
         for kind in FAMILIES
         if options.only in {None, kind.name}
         for seed in range(options.seed, options.seed + options.runs)
@@ -270,9 +262,7 @@ def main() -> None:
         found.setdefault(job[0], Counter())[word] += 1
         if word != job[0].value:
             print(f"{job[0].value} {job[1]}: {line}", file=sys.stderr, flush=True)
-    words = " ".join(
-        name for name in ("held-out", "long-prompts", "blind") if getattr(options, name.replace("-", "_"))
-    )
+    words = " ".join(["held-out"] * options.held_out + ["blind"] * options.blind)
     tables.publish(f"limits.py {words or 'tuned'}", table(found), write=options.write)
 
 

@@ -149,11 +149,8 @@ llamacpp:n_decode_total {tally.steps}
 
 
 def _tgi(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
-    now, tally, done = (
-        engine.gauges,
-        engine.tally,
-        histograms.by_name[_E2E].cumulative[-1],
-    )
+    now, tally = engine.gauges, engine.tally
+    done = histograms.by_name[_E2E].cumulative[-1]
     received = tally.prompt_tokens + 200 * noise.arrived
     return f"""tgi_batch_current_size {max(0, now.running - noise.away)}
 tgi_queue_size {now.waiting}
@@ -192,10 +189,8 @@ trtllm_e2e_request_latency_seconds_sum{{model_name="m"}} {histograms.by_name[_E2
 
 def _triton(engine: Engine, histograms: EngineHistograms, noise: Noise) -> bytes:
     now, tally, model = engine.gauges, engine.tally, 'model="tensorrt_llm",version="1"'
-    done, spent_us = (
-        histograms.by_name[_E2E].cumulative[-1],
-        1e6 * histograms.by_name[_E2E].sum,
-    )
+    done = histograms.by_name[_E2E].cumulative[-1]
+    spent_us = 1e6 * histograms.by_name[_E2E].sum
     return f"""nv_inference_request_success{{{model}}} {done}
 nv_inference_request_failure{{reason="CANCELED",{model}}} {noise.aborted}
 nv_inference_request_failure{{reason="REJECTED",{model}}} {noise.invalid}

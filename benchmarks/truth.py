@@ -27,7 +27,6 @@ from truth_server import Pace, Stream
 from sparktop.model.load import Level, LoadMode, concurrency_point
 from sparktop.model.statistics import quantile
 from sparktop.sweep.generator.wire import (
-    Batch,
     Calibrate,
     Calibrated,
     Refused,
@@ -143,8 +142,6 @@ def _tokens_within(streams: Iterable[Stream], begin: float, end: float) -> int:
 
 PROMPT_TOKENS = 64
 _LIMITS = Timeouts(connect_s=10.0, first_token_s=20.0, between_tokens_s=20.0, whole_s=60.0)
-_CANCEL_AFTER_S = 1.0
-"""Seconds after which every stream is past its first token."""
 
 
 class LoadFailedError(Exception):
@@ -214,25 +211,6 @@ class Generator:
         """Perform one run of steady load; all streams start within a tenth of a second."""
         load = self._load(concurrency, tokens, LoadMode.STEADY, duration_s)
         return await self._make(load, pace)
-
-    async def cancel_s(self, concurrency: int, tokens: int, pace: Pace) -> float:
-        """Cancel a burst in mid-stream; return the seconds until it has ended here and at the server."""
-        load = self._load(concurrency, tokens)
-        self._truth.keep_to(pace)
-        asked_at: float | None = None
-        begun_at = time.perf_counter()
-        async for message in self._worker.run(load):
-            self._refuse(message)
-            full = isinstance(message, Batch) and message.in_flight == concurrency
-            if full and asked_at is None and time.perf_counter() > begun_at + _CANCEL_AFTER_S:
-                asked_at = time.perf_counter()
-                await self._worker.cancel()
-        told_at = time.perf_counter()
-        streams = self._truth.streams()
-        lost = [stream.lost_at for stream in streams if stream.lost_at is not None]
-        if asked_at is None or len(lost) != concurrency:
-            raise LoadFailedError(f"{len(lost)} of {concurrency} streams were called off")
-        return max(told_at, *lost) - asked_at
 
     def _load(
         self,

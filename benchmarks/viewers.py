@@ -90,16 +90,8 @@ def main() -> int:
         env = {**os.environ, "HOME": home, "XDG_DATA_HOME": home, "XDG_STATE_HOME": home}
         config = Path(home) / "sparktop.toml"
         config.write_text(as_toml(make_watch(cluster)))
-        command = [
-            sys.executable,
-            "-m",
-            "sparktop",
-            "serve",
-            "--config",
-            str(config),
-            "--listen",
-            "127.0.0.1:0",
-        ]
+        command = [sys.executable, "-m", "sparktop", "serve", "--listen", "127.0.0.1:0"]
+        command += ["--config", str(config)]
         with psutil.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as server:
             line = next(line for line in server.stderr if "serve on " in line)
             port = int(line.partition("http://127.0.0.1:")[2].partition(":")[0])

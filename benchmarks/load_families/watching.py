@@ -25,7 +25,7 @@ _SAMPLED_S = 0.25
 """Seconds between two samples of the loads of all backends, taken at the same moment."""
 
 
-class EngineHistograms:
+class TrueLoads:
     """Integrates the throughput of the actual loads and of the best split of the same number of requests."""
 
     def __init__(self, clock: Clock, backends: Sequence[Backend]) -> None:
@@ -108,11 +108,6 @@ class EngineHistograms:
                 hungry += full and min(row) <= max(1, 0.1 * mean)
         return hungry / loaded if loaded else 0.0
 
-    def mean_total(self, begin_s: float, end_s: float) -> float:
-        """Return the mean number of requests in the group between two times."""
-        first, last = self._between(begin_s, end_s)
-        return sum(map(sum, self.loads[first : last + 1])) / (last - first + 1)
-
     def is_uneven(self) -> bool:
         """Return whether a backend has got so many of all requests that *uneven* is true, or nearly so."""
         came = [sum(one.finished.values()) + one.load for one in self._backends]
@@ -162,10 +157,6 @@ class Run:
     """Time at which oscillating was first announced."""
     swing: float = 0.0
     """True swing of the run without its first minute."""
-    lost_errors: list[float] = field(default_factory=list)
-    """Shown minus true percent of throughput lost, at each judgement that has both."""
-    judged: int = 0
-    """Number of judgements with a known true loss."""
     words: list[str] = field(default_factory=list)
     """All verdicts announced, in order."""
 
@@ -180,7 +171,7 @@ class Watching:
         if scrape_s is not None:
             count = len(scene.backends)
             scene.hz, scene.offsets_s = 1 / scrape_s, [scrape_s * index / count for index in range(count)]
-        self._histograms = EngineHistograms(scene.clock, scene.backends)
+        self._loads = TrueLoads(scene.clock, scene.backends)
         targets = {index: self._target(index) for index in range(len(scene.backends))}
         known = [one for index, one in targets.items() if not (scene.unwatched and index in scene.appears_s)]
         routers: tuple[RouterTarget, ...] = ()
@@ -207,7 +198,7 @@ class Watching:
             if second % EVERY_S == 0:
                 self._record()
         begin_s = min(60.0, self._family.seconds / 4)
-        self._result.swing = self._histograms.swing(begin_s, self._family.seconds)
+        self._result.swing = self._loads.swing(begin_s, self._family.seconds)
         return self._result
 
     def _now(self) -> datetime:
@@ -260,13 +251,10 @@ class Watching:
                 result.named_s = now
             if self._is_false(balance, now):
                 result.false_words.add(word)
-            self._compare_lost(balance, now)
 
     def _is_false(self, found: Balance, now: float) -> bool:
         if self._scrape_s is not None:
-            return found.word in ALARMS or (
-                found.word is BalanceWord.UNEVEN and not self._histograms.is_uneven()
-            )
+            return found.word in ALARMS or (found.word is BalanceWord.UNEVEN and not self._loads.is_uneven())
         if not found.bad:  # no known router: the verdict describes the loads and blames no router
             return found.word in ALARMS and bool(found.cause or found.hint)
         if found.word is BalanceWord.OSCILLATING:
@@ -279,23 +267,10 @@ class Watching:
         begin_s = now - found.window_s
         ends = [now - back for back in (0.0, 5.0, 10.0, 15.0)]
         return not any(
-            100 * self._histograms.starved_share(begin_s + end - now, end) >= STARVED_PERCENT
-            and (self._histograms.lost_percent(begin_s + end - now, end) or 0.0) >= STARVED_LOSS_PERCENT
+            100 * self._loads.starved_share(begin_s + end - now, end) >= STARVED_PERCENT
+            and (self._loads.lost_percent(begin_s + end - now, end) or 0.0) >= STARVED_LOSS_PERCENT
             for end in ends
         )
-
-    def _compare_lost(self, found: Balance, now: float) -> None:
-        if not self._scene.lost_known or found.window_s <= 0:
-            return
-        true = self._histograms.lost_percent(now - found.window_s, now)
-        loaded = self._histograms.mean_total(now - found.window_s, now) >= max(
-            16, 8 * len(self._scene.backends)
-        )
-        if true is None or not loaded:
-            return
-        self._result.judged += 1
-        if found.lost_percent is not None:
-            self._result.lost_errors.append(found.lost_percent - true)
 
 
 def page(backend: Backend, now: float) -> EngineSample:

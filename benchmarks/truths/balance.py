@@ -1,10 +1,9 @@
-"""The balance judge: false alarms, detection and loss on independent simulations."""
+"""The balance judge: false alarms and detection on independent simulations."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from statistics import median
 
 from families import SOON_S
 from load_families.families import FAMILIES, Family
@@ -17,8 +16,6 @@ SHORT_S, SHORT_HERDING_S = 150.0, 300.0
 """Seconds of a run in the short form; a limit cycle of cooldowns lasts up to a minute, and four show it."""
 SHORT_SEED, LONG_SEED = 500, 2_000_000
 """First seeds; those of the long form were not used to choose anything."""
-LOSS_POINTS = 2.0
-"""Largest median error of the shown loss, in percentage points."""
 FOUND_SHARE = 0.95
 
 
@@ -36,8 +33,6 @@ def figures(*, short: bool) -> Iterator[Figure]:
         yield Figure(AREA, f"false alarms, {family.name}", "none", shown, shown, "none", holds=wrong == 0)
         if family.herds:
             yield _found(family, runs)
-        if any(one.judged for one in runs):
-            yield _loss(family, runs)
 
 
 def _found(family: Family, runs: Sequence[Run]) -> Figure:
@@ -52,19 +47,4 @@ def _found(family: Family, runs: Sequence[Run]) -> Figure:
         f"{soon} within {SOON_S:.0f} s",
         f"{100 * FOUND_SHARE:.0f} %",
         holds=len(found) >= FOUND_SHARE * len(plain),
-    )
-
-
-def _loss(family: Family, runs: Sequence[Run]) -> Figure:
-    errors = [abs(error) for one in runs for error in one.lost_errors]
-    judged = sum(one.judged for one in runs)
-    off = median(errors) if errors else None
-    return Figure(
-        AREA,
-        f"throughput lost, {family.name}",
-        "best split",
-        "–" if off is None else f"shown {len(errors)} of {judged} times",
-        "–" if off is None else f"median {off:.1f} points",
-        f"{LOSS_POINTS:g} points",
-        holds=off is None or off <= LOSS_POINTS,
     )
