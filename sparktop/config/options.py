@@ -89,7 +89,7 @@ _LOWER = "Raise it to be warned earlier."
 ALERTS = (
     Option(
         ("alerts", "headroom_warn_gib"),
-        "headroom, warning",
+        "memory left, warning",
         _steps(1, 64, 1),
         "Memory that can still be allocated on a machine whose GPU shares the memory (GB10). "
         f"Below it, an alert begins. {_LOWER}",
@@ -97,7 +97,7 @@ ALERTS = (
     ),
     Option(
         ("alerts", "headroom_critical_gib"),
-        "headroom, critical",
+        "memory left, critical",
         _steps(1, 64, 1),
         "Below it the alert is critical: the kernel may end programs, or the machine may hang.",
         "GiB",
@@ -271,9 +271,9 @@ EVENTS = (
 GUARD = (
     Option(
         ("guard", "min_headroom_gib"),
-        "least headroom",
+        "least memory left",
         (0.0, *_steps(1, 64, 1)),
-        "A sweep stops itself below this headroom, and keeps its result. 0 switches it off; unset: "
+        "A sweep stops itself below so much memory left, and keeps its result. 0 switches it off; unset: "
         "8 GiB where GPU and CPU share the memory.",
         "GiB",
         none=8.0,

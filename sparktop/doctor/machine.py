@@ -124,9 +124,11 @@ def _check_memory(reading: NodeSample, identity: NodeIdentity) -> Check:
         return Check(name, Status.WARN, f"{total}; {'; '.join(notes)}", advice)
     if memory.unified:
         headroom = numbers.data(memory.headroom_bytes, 12).strip()
-        return Check(name, Status.OK, f"{total} shared with the GPU (unified), headroom {headroom}")
+        return Check(name, Status.OK, f"{total} shared with the GPU (unified), {headroom} left")
     if _is_spark(reading, identity):
-        advice = "headroom is judged as on a machine with GPU memory of its own: please report the driver"
+        advice = (
+            "the memory left is judged as on a machine with GPU memory of its own: please report the driver"
+        )
         return Check(name, Status.WARN, f"{total}, not recognised as shared with the GPU", advice)
     if memory.unified is None:
         reason = "no GPU reports whether it shares this memory" if reading.gpus else "no GPU found"

@@ -412,8 +412,8 @@ ALERTS: Mapping[str, Explained] = {
         "P: which process grows? Lower --gpu-memory-utilization",
     ),
     "headroom-limit": Explained(
-        "as it falls now, headroom reaches its critical limit within 30 minutes (critical: 5); with over "
-        "25 % free, only a longer fall counts",
+        "as it falls now, the memory left reaches its critical limit within 30 minutes (critical: 5); "
+        "with over 25 % free, only a longer fall counts",
         "P: which process grows?",
     ),
     "swap-in": Explained(

@@ -420,7 +420,7 @@ FIGURES = (
     Figure(
         Of.MACHINE,
         "sample.memory.headroom_bytes",
-        "headroom",
+        "memory left",
         "bytes",
         "Memory that programs can still allocate.",
         _LOAD,
@@ -431,21 +431,21 @@ FIGURES = (
         Of.MACHINE,
         "headroom.slope_bytes_per_s",
         "node_headroom_slope_bytes_per_second",
-        "Change of headroom over the last minutes; negative while it falls.",
+        "Change of the memory left over the last minutes; negative while it falls.",
         "bytes/s",
     ),
     _exported(
         Of.MACHINE,
         "headroom.limit_bytes",
         "node_headroom_limit_bytes",
-        "The critical limit of headroom.",
+        "The critical limit of the memory left.",
         "bytes",
     ),
     _exported(
         Of.MACHINE,
         "headroom.until_limit_s",
         "node_headroom_end_seconds",
-        "Seconds until headroom reaches that limit at this pace, while it falls.",
+        "Seconds until the memory left falls to that limit at this pace, while it falls.",
         "s",
     ),
     _exported(Of.MACHINE, "age_s", "node_age_seconds", "Seconds since the newest sample of a machine.", "s"),
@@ -481,7 +481,9 @@ FIGURES = (
         rare=True,
     ),
     Figure(Of.MACHINE, "gpu_percent", "GPU", "%", "time in which a kernel ran, mean of the GPUs", _SPAN),
-    Figure(Of.MACHINE, "headroom_gib", "Headroom", "GiB", "memory that programs can still allocate", _SPAN),
+    Figure(
+        Of.MACHINE, "headroom_gib", "Memory left", "GiB", "memory that programs can still allocate", _SPAN
+    ),
     Figure(Of.MACHINE, "power_w", "GPU power", "W", "sum of the GPUs", _SPAN),
     Figure(Of.MACHINE, "temperature_c", "GPU temperature", "°C", "hottest GPU", _SPAN),
     Figure(Of.MACHINE, "sm_clock_mhz", "SM clock", "MHz", "mean of the GPUs", _SPAN),
@@ -497,6 +499,6 @@ FIGURES = (
     Figure(Of.MACHINE, "cpu_percent", "CPU", "%", where=_SPAN),
     Figure(Of.ALL, "generation_tps", "Generated tok/s", "tok/s", "sum of all servers", _SPAN),
     Figure(Of.ALL, "requests", "Requests", "", "running and waiting, sum of all servers", _SPAN),
-    Figure(Of.ALL, "headroom_gib", "Headroom", "GiB", "of the machine with the least", _SPAN),
+    Figure(Of.ALL, "headroom_gib", "Memory left", "GiB", "of the machine with the least", _SPAN),
 )
 """In the order in which outputs show them."""

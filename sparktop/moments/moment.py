@@ -744,14 +744,14 @@ PLOTS = (
     PlotOf("TTFT p50", "s", BACKEND, ("ttft_p50_s", "ttft_p95_s"), "p95"),
     PlotOf("ITL p50", "s", BACKEND, ("itl_p50_s", "itl_p95_s"), "p95"),
     PlotOf("GPU in use", "%", NODE, ("gpu_percent",)),
-    PlotOf("Memory headroom", "GiB", NODE, ("headroom_gib",)),
+    PlotOf("Memory left", "GiB", NODE, ("headroom_gib",)),
     PlotOf("GPU power", "W", NODE, ("power_w",)),
     PlotOf("Running, last minute", "requests", BACKEND, ("running", "waiting"), "waiting", last_s=60.0),
 )
 MINUTE_PLOTS = (
     PlotOf("Generated", "tok/s", ALL, ("generation_tps",)),
     PlotOf("Running and waiting", "requests", ALL, ("requests",)),
-    PlotOf("Least memory headroom", "GiB", ALL, ("headroom_gib",)),
+    PlotOf("Least memory left", "GiB", ALL, ("headroom_gib",)),
 )
 """Plots of a long range, from the one-minute summaries of a recording."""
 

@@ -450,7 +450,7 @@ def memory_notes(memory: MemoryReading) -> Iterator[str]:
     if memory.gpu_nodes_bytes:
         yield f"left out: {cell.data(memory.gpu_nodes_bytes)} that the kernel counts too, memory of the GPUs"
     if memory.handover_cause:
-        yield f"headroom: {memory.handover_cause} gives them back; RDMA registration can fail with ENOMEM"
+        yield f"memory left: {memory.handover_cause} gives them back; RDMA registration can fail with ENOMEM"
 
 
 def troubles(snapshot: Snapshot) -> Table:
@@ -661,13 +661,13 @@ def memory_parts(nodes: Sequence[NodeView]) -> Table:
 
 
 def trends(nodes: Sequence[NodeView]) -> Table:
-    """Return a table of how fast memory headroom shrinks or grows, for the nodes where that is known."""
+    """Return a table of how fast the memory left shrinks or grows, for the nodes where that is known."""
     return table(
-        "Headroom",
+        "Memory left",
         [(node, slope) for node in nodes if (slope := node.headroom.slope_bytes_per_s) is not None],
         _node_column(),
         figure(
-            "headroom",
+            "memory left",
             lambda row: cell.data(row[0].sample.memory.headroom_bytes if row[0].sample else None),
         ),
         figure(

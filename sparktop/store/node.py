@@ -463,7 +463,7 @@ def _reboot_message(track: NodeTrack, values: Values, identity: NodeIdentity, wh
     words = last_words(track.view.sample)
     headroom, slope = _number_in(values, "headroom_gib"), _number_in(values, "slope_gib_per_min")
     if headroom is not None and (slope or 0.0) < -_FALLING_GIB_PER_MIN:
-        falls = f"headroom {headroom:.1f} GiB falling {-(slope or 0.0):.2g} GiB/min"
+        falls = f"{headroom:.1f} GiB of memory left, falling {-(slope or 0.0):.2g} GiB/min"
         words = f"{words}, {falls}" if words else falls
     text += f"; last sample {seen_at}" + (f" at {words}" if words else "")
     guess = _reboot_guess(track.view.sample, headroom)

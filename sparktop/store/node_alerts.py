@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import inf
+from math import floor, inf
 from operator import itemgetter
 
 from msgspec import Struct
@@ -204,7 +204,7 @@ def _headroom_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
     """Return the gauge of the memory that is left."""
     memory = sample.memory
     left, warn, critical = memory_limits(memory, thresholds) or (None, 0.0, 0.0)
-    message = f"{(left or 0) / GIB:.1f} GiB of memory left"
+    message = f"{floor(10 * (left or 0) / GIB) / 10:.1f} GiB of memory left"  # never the limit it is below
     if not memory.unified and memory.total_bytes:
         message += f" ({100 * (left or 0) / memory.total_bytes:.0f} %)"
     return Gauge(
@@ -232,11 +232,11 @@ def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
     # Where nothing falls the limit is endlessly far away; a trend that comes and goes does not flap.
     until = track.limit_in_s or None
     slope, limit = trend.slope_bytes_per_s, (trend.limit_bytes or 0) / GIB
-    falls = f"falls by {60 * abs(slope or 0.0) / GIB:.2g} GiB/min"
+    pace = f"{60 * abs(slope or 0.0) / GIB:.2g} GiB/min"
     return Gauge(
         "headroom-limit",
         until,
-        f"headroom reaches its limit of {limit:.3g} GiB in {numbers.age(until)} ({falls})",
+        f"memory left falls below {limit:.3g} GiB in {numbers.age(until)} (by {pace})",
         SOON_S,
         NOW_S,
         clear_factor=_LATER_AT,

@@ -239,7 +239,7 @@ def test_a_spark_with_all_of_it_passes() -> None:
     gpu, memory = check_machine(NodeSample(1.0, memory=UNIFIED, gpus=(GB10,)), SPARK)
     assert (gpu.status, memory.status) == (Status.OK, Status.OK)
     assert gpu.message == "NVIDIA GB10, driver 580.95; not reported: power limit, memory"
-    assert memory.message == "122.0 GiB shared with the GPU (unified), headroom 90.0 GiB"
+    assert memory.message == "122.0 GiB shared with the GPU (unified), 90.0 GiB left"
 
 
 @given(st.integers(0, 1 << 20), st.one_of(st.none(), st.integers(0, 1 << 20)), st.integers(0, 4096))

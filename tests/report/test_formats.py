@@ -220,7 +220,7 @@ def test_text_and_markdown_have_the_same_tables_problems_first(full_snapshot: Sn
         f"vllm-a, rank missing, {SENTENCE}, 3 answers over 10 s",
         "spark-a, slow clock, 712 MHz at 97 % load, USB-PD power delivery, check the cable",
         "vllm-a, the page changes every 5 s",
-        "Headroom",
+        "Memory left",
         "572.2 MiB",
     ):
         assert words in text, words

@@ -97,7 +97,7 @@ def test_what_is_not_known_any_more_ends_too() -> None:
     for at in (1002, 1004, 1006):
         world.see(Failure(FailureKind.TIMEOUT, "no answer", at))
     assert [event.message for event in world.snapshot().events][1:] == [
-        "alert dropped after 6 s: low headroom, unknown now (it does not answer)",
+        "alert dropped after 6 s: low memory, unknown now (it does not answer)",
         "no answer",
     ]
     down = world.snapshot().events[-1]

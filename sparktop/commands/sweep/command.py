@@ -270,7 +270,7 @@ def add_output(group: argparse._ActionsContainer, formats: Sequence[str], defaul
     group.add_argument(
         "--no-guard",
         action="store_true",
-        help="do not stop below 8 GiB of headroom or above 92 °C on unified memory (GB10)",
+        help="do not stop below 8 GiB of memory left or above 92 °C on unified memory (GB10)",
     )
     group.add_argument("--format", type=format_name, choices=formats, dest="form", help=default)
     group.add_argument("-o", "--output", metavar="FILE", help="write there after each level, and at the end")

@@ -41,8 +41,6 @@ _UNITS = {
 """Unit by the end of a value's name, the longest ends first."""
 _PLAIN = {
     "window": "in the last {}",
-    "clears_below": "ends below",
-    "clears_at": "ends at",
     "lost": "throughput lost",
     "power": "GPU power",
     "usual_power": "usual GPU power",
@@ -54,6 +52,7 @@ _PLAIN = {
     "ceiling": "highest rate seen",
     "kv_cache": "KV cache used",
     "gpu_memory": "GPU memory",
+    **dict.fromkeys(("headroom", "available"), "memory left"),
     "margin": "{} left to its thermal limit",
     "free": "{} can be had",
     "free_before_drop": "{} without dropping the file cache",
@@ -72,6 +71,11 @@ _PLAIN = {
     "ratio": "{} the step of others",
 }
 """Words for values whose names are terms of the analysis; a value stands behind them, or at "{}"."""
+_FALLING = {
+    **dict.fromkeys(("headroom", "available", "margin", "until_limit"), ("alert below", "ends above")),
+    **dict.fromkeys(("sm_clock", "gpus"), ("alert below", "ends at")),
+}
+"""By value that is bad when it is low: what stands before the limit of its alert, and of its end."""
 _DECIMAL_BELOW = 10.0
 """Smaller ratios have a decimal."""
 _WHOLE_FROM = {"s": 10.0, "percent": 1.0}
@@ -220,10 +224,11 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
         limits = [limit for limit, owner in limited.items() if owner == name]
         if text in message or (limits and "rule" in values and stem == name):
             continue
-        ends = [_value_with_unit(limit, values[limit] or "") for limit in limits if values[limit]]
-        begin = "from" if "rule" in values else "alert at"
-        words_of = {stem: _PLAIN.get(stem, begin) for stem, _ in ends if "{}" not in _PLAIN.get(stem, begin)}
-        behind = ", ".join(f"{words_of.get(stem, begin)} {figures}" for stem, figures in ends)
+        known = [
+            (limit, _value_with_unit(limit, values[limit] or "")[1]) for limit in limits if values[limit]
+        ]
+        begin, end = _FALLING.get(stem, ("from" if "rule" in values else "alert at", "ends below"))
+        behind = ", ".join(f"{end if limit.startswith('clears_') else begin} {at}" for limit, at in known)
         yield f"{text} ({behind})" if behind else text
 
 

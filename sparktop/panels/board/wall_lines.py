@@ -235,7 +235,7 @@ _MACHINE_COLUMNS = (
     Column("temp", 7, lambda node: _figure_run(node.temperature_c, "{:.0f} °C".format)),
     Column("SM clock", 10, lambda node: _figure_run(node.sm_clock_mhz, "{:.0f} MHz".format)),
     Column(
-        "headroom", 11, lambda node: _figure_run(node.headroom_bytes, lambda value: numbers.data(value, 9))
+        "memory left", 13, lambda node: _figure_run(node.headroom_bytes, lambda value: numbers.data(value, 9))
     ),
     Column("load", 7, lambda node: _figure_run(node.load1, lambda value: numbers.rate(value, 5))),
 )
@@ -431,7 +431,7 @@ def _machine_pieces(nodes: Sequence[FleetNode]) -> list[Row]:
     if gpu_percent is not None:
         pieces.append([label("GPU "), figure(numbers.percent(gpu_percent, 5).strip(), LIVE)])
     if headroom_bytes is not None:
-        pieces.append([label("least headroom "), figure(numbers.data(headroom_bytes, 9).strip())])
+        pieces.append([label("least memory left "), figure(numbers.data(headroom_bytes, 9).strip())])
     if power_w is not None:
         pieces.append([figure(watts(power_w))])
     if hottest_c is not None:

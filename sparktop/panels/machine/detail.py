@@ -312,7 +312,7 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Vie
     names, waited = name_width(width), memory.pressure_full_avg10
     trend = trend_runs(headroom, width - names)
     if headroom.slope_bytes_per_s is None:
-        trend = [label("–" if memory.headroom_bytes is None else "headroom has no clear rise or fall")]
+        trend = [label("–" if memory.headroom_bytes is None else "no clear rise or fall")]
     pressure: Row = label_row(
         label("pressure", names),
         *percent_run(waited, 0 if waited is None else 5, role="warn" if waited else "text"),
@@ -331,17 +331,17 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Vie
 
 
 _HEADROOM_CELLS = 9
-"""Most cells of the headroom itself."""
+"""Most cells of the memory left itself."""
 
 
 def _headroom_row(memory: MemoryReading, width: int) -> Row:
-    """Return a row with the headroom: available memory minus free memory that is reserved for CMA.
+    """Return a row with the memory left: available memory minus free memory that is reserved for CMA.
 
     The kernel counts CMA memory (contiguous memory allocator) as available, but programs cannot use it. Where
     kexec handover keeps that memory, the kernel's option that gives it back is named.
     """
     headroom, available, cma = memory.headroom_bytes, memory.available_bytes, memory.cma_free_bytes
-    row: Row = [label("headroom", name_width(width)), figure(numbers.data(headroom, 9).strip())]
+    row: Row = [label("left", name_width(width)), figure(numbers.data(headroom, 9).strip())]
     if available is None:
         return row
     note = " (KHO: kho=off)" if memory.handover_bytes else ""
@@ -669,7 +669,7 @@ def _graphs(view: NodeView) -> list[Graph]:
     cpu = percent_graph([("CPU", "cpu")], history.cpu_percent, "cpu")
     memory = percent_graph([("memory", "memory")], history.memory_percent, "memory")
     network = _traffic_graph("network", history.rx_bytes_per_s, history.tx_bytes_per_s)
-    headroom = _value_graph("headroom", "memory", history.headroom_gib, " GiB")
+    headroom = _value_graph("memory left", "memory", history.headroom_gib, " GiB")
     ports = view.sample.network if view.sample is not None else ()
     rdma = [_traffic_graph("RDMA", history.rdma_rx_bytes_per_s, history.rdma_tx_bytes_per_s)]
     rdma = rdma if any(port.kind == RDMA for port in ports) else []

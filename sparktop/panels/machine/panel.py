@@ -181,9 +181,9 @@ def slope_text(slope_bytes_per_s: float) -> str:
 
 
 def trend_runs(headroom: Headroom, width: int) -> Row:
-    """Return how fast the headroom (free memory) changes and when it reaches its limit, as styled text.
+    """Return how fast the memory left changes and when it reaches its limit, as styled text.
 
-    Where both do not fit into `width` cells, return only the time. If the headroom does not approach a
+    Where both do not fit into `width` cells, return only the time. If it does not approach a
     limit, return only the change per minute; "–" if it shows no trend.
     """
     slope, until = headroom.slope_bytes_per_s, headroom.until_limit_s
@@ -247,10 +247,10 @@ def _used_of_total(used: int | None, total: int | None, width: int) -> Row:
 
 
 def _headroom_row(view: NodeView, memory: MemoryReading, width: int) -> Row:
-    """Return a row with the memory headroom and its trend; with the used swap if there is no clear trend."""
-    row = label_row("headroom ", figure(numbers.data(memory.headroom_bytes, 9)), " ")
+    """Return a row with the memory left and its trend; with the used swap if there is no clear trend."""
+    row = label_row("memory left ", figure(numbers.data(memory.headroom_bytes, 9)), " ")
     if view.headroom.slope_bytes_per_s is not None:
-        return [*row, *trend_runs(view.headroom, width - 19)]
+        return [*row, *trend_runs(view.headroom, width - 22)]
     if memory.swap_total_bytes == 0:
         return [*row, label(" no swap")]
     used = memory.swap_used_bytes
@@ -387,10 +387,10 @@ def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
 def rows_below(view: NodeView, width: int, height: int) -> list[Row]:
     """Return `height` rows or fewer with what `figure_rows` has after GPU and memory."""
     rows = figure_rows(view, width, height + 2)[2:]
-    if height in {1, 2}:  # too few for a row of the headroom alone
+    if height in {1, 2}:  # too few for a row of the memory left alone
         sample = view.sample or _EMPTY
         row = [label("CPU", 4), *_percent_bar(sample.cpu.percent, "cpu", length=_TABLE_BAR)]
-        row += label_row("  headroom ", figure(numbers.data(sample.memory.headroom_bytes, 8)))
+        row += label_row(" memory left ", figure(numbers.data(sample.memory.headroom_bytes, 8)))
         load = label_row("  load ", figure(numbers.rate(sample.cpu.load1, 5)))
         rows[0] = fit_row(row if row_width([*row, *load]) > width else [*row, *load], width)
     return rows

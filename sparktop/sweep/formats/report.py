@@ -785,7 +785,7 @@ def one_sided_routers(result: SweepResult) -> Iterator[str]:
             yield f"{code(target.name)} sent {ends} % of each run's requests to one server"
 
 
-_MACHINE = ("Target", "Machine", "GPU max", "Power", "Clock", "Throttled", "Least headroom")
+_MACHINE = ("Target", "Machine", "GPU max", "Power", "Clock", "Throttled", "Least memory left")
 _UNITS = {"power_w_mean": " W", "sm_clock_mhz_mean": " MHz", "throttled_percent": " %"}
 """Figures of a machine that are means over a level, with their units."""
 
@@ -793,7 +793,7 @@ _UNITS = {"power_w_mean": " W", "sm_clock_mhz_mean": " MHz", "throttled_percent"
 def hardware_grid(result: SweepResult) -> Grid:
     """Return a table with a row for each machine behind each target, over all levels of the target.
 
-    The temperature is the highest of all levels, and the headroom (memory left to programs) the lowest. The
+    The temperature is the highest of all levels, and the memory left the lowest. The
     other cells have the range of the levels' means. Columns without any known value are left out.
     """
     rows: list[tuple[Cell, ...]] = []

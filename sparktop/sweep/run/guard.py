@@ -81,9 +81,7 @@ def guard_words(guard: GuardLimits, targets: Mapping[str, Sequence[str]], nodes:
         name = clean(view.name, 64)
         unified = view.sample is not None and view.sample.memory.unified is True
         min_gib, max_c = _limits(guard, unified=unified)
-        below = (
-            [f"below {min_gib:g} GiB of headroom (memory left to programs)"] if min_gib is not None else []
-        )
+        below = [f"below {min_gib:g} GiB of memory left"] if min_gib is not None else []
         above = [f"with a GPU above {max_c:g} °C"] if max_c is not None else []
         words = " or ".join(below + above)
         if view.sample is None:

@@ -668,6 +668,6 @@ def _node_words(side: NodeSide) -> str:
         ("mean {:.0f} W", side.power_w_mean),
         ("mean SM clock {:.0f} MHz", side.sm_clock_mhz_mean),
         ("throttled {:.0f} %", side.throttled_percent or None),
-        ("least headroom {}", None if headroom is None else numbers.data(headroom, 9).strip()),
+        ("least memory left {}", None if headroom is None else numbers.data(headroom, 9).strip()),
     )
     return ", ".join(parts) or numbers.UNKNOWN

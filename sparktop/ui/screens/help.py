@@ -53,7 +53,7 @@ FIGURES = (
     ("KV", "part of the KV cache in use: it keeps the tokens of all requests that run"),
     ("no room", "requests of the queue that wait for a slot or room in the KV cache, not for a transfer"),
     ("accepted", "part of the tokens drafted by speculative decoding that were kept"),
-    ("UMA", "memory that CPU and GPU share, as on a GB10; headroom: what programs can still get of it"),
+    ("UMA", "memory that CPU and GPU share, as on a GB10; memory left: what programs can still get of it"),
     ("prefix hits", "part of the prompt tokens that were found in the cache, so that they cost nothing"),
     ("batch", "tokens that one step of the engine computes, of all requests together"),
     ("1st, 2nd …", "part of the drafts (speculative decoding) whose first, second, … token was accepted"),

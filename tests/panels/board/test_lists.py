@@ -48,13 +48,13 @@ def test_spare_rows_show_everything() -> None:
     rows = shown(80, 20, LONG)
     text = " ".join(" ".join(rows).split())
     assert text.count("may kill one of them soon") == 2
-    assert text.count("headroom 7.9 GiB (alert at 8 GiB)") == 2
+    assert text.count("memory left 7.9 GiB (alert below 8 GiB)") == 2
     assert "…" not in text
 
 
 def test_a_time_span_alone_is_not_called_now() -> None:
     """An alert whose only value is the time that it covers says that; a measured value is of now."""
-    for values, words in (({"window_s": 60.0}, "· in the last 60 s"), (VALUES, "· now headroom 7.9 GiB")):
+    for values, words in (({"window_s": 60.0}, "· in the last 60 s"), (VALUES, "· now memory left 7.9 GiB")):
         alert = Alert("backend:b:aborted", Severity.INFO, "b", "many ended", NOON, values)
         picture = Snapshot(NOON, 100.0, 1.0, 2.0, alerts=(alert,))
         text = " ".join(row_text(row) for row in events_screen(picture, 120, 5))
@@ -76,7 +76,7 @@ def test_the_full_screen_cuts_nothing(width: int, subject: str) -> None:
     """Alone on the screen every message is there to its end, in more rows than the screen has."""
     text = everything(width, subject)
     assert text.count(LONG) == 9
-    assert text.count("headroom 7.9 GiB (alert at 8 GiB)") == 9
+    assert text.count("memory left 7.9 GiB (alert below 8 GiB)") == 9
     assert "…" not in text
 
 
@@ -215,12 +215,24 @@ def test_a_cell_is_found_again_by_its_time() -> None:
 
 def test_values_of_an_event_have_their_limits_behind_them_then_their_window() -> None:
     """What the message on ended processes says is not repeated, nor the time that it covers."""
-    hot = {"margin_c": 0.0, "limit_c": 0.0, "clears_at_c": -3.0, "window_s": 0.0, "temperature_c": 94.0}
-    assert [*value_texts(hot)] == ["0 °C left to its thermal limit (ends at −3 °C)", "temperature 94 °C"]
+    hot = {"margin_c": 0.0, "limit_c": 0.0, "clears_at_c": 3.0, "window_s": 0.0, "temperature_c": 94.0}
+    assert [*value_texts(hot)] == ["0 °C left to its thermal limit (ends above 3 °C)", "temperature 94 °C"]
     slow = {"ratio": 9.0, "window_s": 10.0, "limit_ratio": 3.0, "clears_below_ratio": 2.0}
     said = ["9 × the step of others (alert at 3 ×, ends below 2 ×)", "in the last 10 s"]
     assert [*value_texts(slow)] == said
     assert [*value_texts({"ratio": 6.753})] == ["6.8 × the step of others"]
+    left = {"headroom_gib": 7.97, "limit_gib": 8.0, "clears_at_gib": 8.8}
+    assert [*value_texts(left)] == ["memory left 7.97 GiB (alert below 8 GiB, ends above 8.8 GiB)"]
+    clock = {
+        "sm_clock_mhz": 714.0,
+        "limit_mhz": 1000.0,
+        "kv_cache_percent": 97.0,
+        "limit_kv_cache_percent": 99.0,
+    }
+    assert [*value_texts(clock)] == [
+        "SM clock 714 MHz (alert below 1000 MHz)",
+        "KV cache used 97 % (alert at 99 %)",
+    ]
     routed = {"deployments": 1.0, "limit_failures": 3.0}
     assert [*value_texts(routed)] == ["alert at 3 failed answers of a deployment"]
     assert [*value_texts({"clears_after_s": 30.0})] == ["ends once there was none for 30 s"]

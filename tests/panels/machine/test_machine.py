@@ -383,7 +383,7 @@ def test_a_machine_with_several_rows_has_its_headroom_in_gib_and_its_cpu_use_onc
     left = numbers.data(sample.memory.headroom_bytes, 8).strip()
     assert left.endswith(" GiB")
     figures = " ".join(" ".join(drawn(shown, width, each)[1 : 1 + each]).split())
-    assert f" headroom {left} " in figures
+    assert f" memory left {left} " in figures
     assert figures.count("CPU ") == 1
 
 

@@ -371,7 +371,7 @@ def test_memory_and_heat_have_limits(
     assert words is None or (words in (reason or "") and "spark-a" in (reason or ""))
 
 
-USUAL = "below 8 GiB of headroom (memory left to programs) or with a GPU above 92 °C"
+USUAL = "below 8 GiB of memory left or with a GPU above 92 °C"
 
 
 def node(name: str, *, unified: bool | None = True, answers: bool = True) -> NodeView:

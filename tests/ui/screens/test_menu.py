@@ -140,10 +140,10 @@ async def test_keys_and_mouse_change_values_and_pages() -> None:
         assert menu.app.theme == first
         await menu.pilot.click("#tabs", offset=(11, 0))
         await menu.pilot.pause()
-        assert menu.settings[0].name == "headroom, warning"
-        assert "13 GiB" in await menu.choose("headroom, warning", "right")
-        assert "11 GiB" in [await menu.choose("headroom, warning", "left") for _ in range(2)][-1]
-        seen = [await menu.choose("headroom, critical", "left") for _ in range(9)]
+        assert menu.settings[0].name == "memory left, warning"
+        assert "13 GiB" in await menu.choose("memory left, warning", "right")
+        assert "11 GiB" in [await menu.choose("memory left, warning", "left") for _ in range(2)][-1]
+        seen = [await menu.choose("memory left, critical", "left") for _ in range(9)]
         assert " 1 GiB" in seen[-1] == seen[-2]
         await menu.press("up")
         assert "12 GiB" in await menu.click_line(3, 0)
@@ -160,7 +160,7 @@ async def test_a_setting_is_explained_and_holds_at_once(tmp_path: Path) -> None:
     menu = Menu(tmp_path, watch=live.watch, store=live.store)
     async with menu.on((80, 24)):
         await menu.press("m", "2")
-        await menu.choose("headroom, warning", "right")
+        await menu.choose("memory left, warning", "right")
         assert "next start" not in menu.about
         await menu.press("3")
         await menu.choose("busy from", "left")
@@ -172,7 +172,7 @@ async def test_a_setting_is_explained_and_holds_at_once(tmp_path: Path) -> None:
         assert "next start" not in menu.about
         await menu.choose("severity")
         await menu.press("5")
-        await menu.choose("least headroom")
+        await menu.choose("least memory left")
         await menu.press("6", "down", "down")
         assert "takes effect at the next start" in menu.about
         assert menu.app.desk.watch.events.bell

@@ -267,7 +267,7 @@ async def test_exporters_are_joined_to_machines_and_servers_are_placed_on_them(
     assert (large.state, large.gpus, large.power_w) == ("low memory", 8, 8 * 41)
     assert re.fullmatch(r" main every 1 s, \d+ s old ", row_text(read_by(nodes["spark-1"])))
     text = "".join(row_text(row) for row in figure_rows(nodes["spark-1"], 60, 9))
-    assert "headroom  38.0 GiB" in text
+    assert "memory left  38.0 GiB" in text
     assert "no network" not in text
     sample = nodes["spark-1"].sample
     assert sample is not None
