@@ -8,8 +8,7 @@ import select
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Self
@@ -156,30 +155,24 @@ def _first_signal(signals: Collection[int], terminal: int | None) -> int:
 
 
 _START_S = 30.0
-"""Seconds to wait for a process to start: with aiohttp this takes half a second, and many times that on a
+"""Seconds to wait for the process to start: with aiohttp this takes half a second, and many times that on a
 busy machine."""
 _STOP_S = 3.0
 """Seconds that a process has to end before it is killed."""
 _HOST = "127.0.0.1"
 
 
-Child = subprocess.Popen[bytes]
-
-
 class DemoCluster:
-    """Context manager that runs the demo's servers, machines, proxy and load as child processes.
+    """Context manager that runs the demo's servers, machines, proxies and load as a child process.
 
-    Each child process has its own session, so that Ctrl+C in the terminal reaches only the viewer. If this
-    process ends in any way, the child processes end too: their standard input ends, and the kernel sends them
-    a signal. The demo's load pauses while other clients send requests. The servers report these requests to
-    the load's process through a pipe.
+    The child has its own session, so that Ctrl+C in the terminal reaches only the viewer. If this process
+    ends in any way, the child ends too: its standard input ends, and the kernel sends it a signal.
     """
 
     def __init__(self, plan: DemoPlan | None = None) -> None:
-        """Store what is to be simulated; entering the context starts the processes."""
+        """Store what is to be simulated; entering the context starts the process."""
         self._plan = plan or DemoPlan()
-        self._children: dict[str, Child] = {}
-        """The processes by what they run: "engines", "proxy" and perhaps "load"."""
+        self._child: subprocess.Popen[bytes] | None = None
         self.targets: tuple[BackendTarget, ...] = ()
         """The simulated inference servers; empty before the start."""
         self.nodes: tuple[NodeTarget, ...] = ()
@@ -195,124 +188,92 @@ class DemoCluster:
         return self._plan.scenario
 
     @property
-    def pids(self) -> tuple[int, ...]:
-        """Ids of the processes in the order engines, proxy, load; without the last if the load is 0."""
-        return tuple(child.pid for child in self._children.values())
+    def pid(self) -> int | None:
+        """Id of the process; None before the start and after the end."""
+        return None if self._child is None else self._child.pid
 
     def __enter__(self) -> Self:
-        """Start the processes and wait until all of them are ready.
+        """Start the process and wait until all servers are ready.
 
         Raises:
-            SparktopError: a process did not start.
+            SparktopError: the servers did not start.
         """
         try:
-            self._start(self._plan)
+            self._set_targets(self._start())
         except BaseException:
             self.__exit__()
             raise
         return self
 
-    def _start(self, plan: DemoPlan) -> None:
-        # All are spawned at once, since each takes equally long to start; each gets its plan when the servers
-        # that it needs are ready.
-        servers, load = plan, plan
-        if plan.effective_scenario().load:
-            reading, writing = os.pipe()
-            servers, load = replace(plan, visitors=writing), replace(plan, visitors=reading)
-            try:
-                pipes = {"engines": writing, "proxy": writing, "load": reading}
-                self._children = {part: _spawn_part(part, pipe) for part, pipe in pipes.items()}
-            finally:
-                os.close(reading)
-                os.close(writing)
-        else:
-            self._children = {part: _spawn_part(part) for part in ("engines", "proxy")}
-        deadline, scenario = time.monotonic() + _START_S, plan.effective_scenario()
-        ports_of = self._send_plan("engines", servers, deadline)
-        self._set_engine_targets(ports_of["engines"], ports_of["agents"])
-        routed = self.targets[: plan.backends]
-        urls, names = tuple(target.url for target in routed), tuple(target.name for target in routed)
-        ports = self._send_plan("proxy", replace(servers, urls=urls), deadline)["proxies"]
-        proxy, rival = (f"http://{_HOST}:{port}" for port in ports)
-        other = scenario.second_strategy
-        self.routers = (RouterTarget("proxy", proxy, scenario.strategy, names, api_key=DEMO_KEY),)
-        self.rivals = (RouterTarget(other, rival, other, names, api_key=DEMO_KEY),)
-        if "load" in self._children:
-            self._send_plan("load", replace(load, urls=(proxy,)), deadline)
+    def _start(self) -> dict[str, list[int]]:
+        """Start the process and send it the plan; return the ports that it reports, by type of server.
 
-    def _set_engine_targets(self, ports: list[int], agents: list[int]) -> None:
-        hosts = [backend_name(index) for index in range(len(agents))]
+        Raises:
+            SparktopError: the process failed to start, ended, or reported nothing within `_START_S`.
+        """
+        # Failures are reported as JSON; other output would spoil the viewer's screen.
+        self._child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "sparktop.demo.process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        stdin, stdout = self._child.stdin, self._child.stdout
+        assert stdin is not None  # noqa: S101 - opened as pipes
+        assert stdout is not None  # noqa: S101 - as above
+        with suppress(BrokenPipeError):  # it has ended, and will not answer
+            stdin.write(msgspec.json.encode(self._plan) + b"\n")
+            stdin.flush()
+        ready, _, _ = select.select([stdout], [], [], _START_S)
+        line = stdout.readline() if ready else b""
+        if not line:
+            what = "their process ended" if ready else f"no word for {_START_S:.0f} s"
+            raise SparktopError(f"the simulated servers did not start: {what}")
+        answer: dict[str, list[int]] = json.loads(line)
+        if "error" in answer:
+            raise SparktopError(f"the simulated servers did not start: {answer['error']}")
+        return answer
+
+    def _set_targets(self, ports: Mapping[str, Sequence[int]]) -> None:
+        scenario, backends = self._plan.effective_scenario(), self._plan.backends
+        urls = {kind: [f"http://{_HOST}:{port}" for port in of_kind] for kind, of_kind in ports.items()}
+        hosts = [backend_name(index) for index in range(len(urls["agents"]))]
         free = iter(hosts)
         self.targets = tuple(
             BackendTarget(
                 server.name,
-                f"http://{_HOST}:{port}",
+                url,
                 engine="vllm",
                 nodes=tuple(islice(free, server.machines)),
                 slots=server.lanes * server.profile.max_num_seqs,
                 capture_sizes=server.profile.capture_sizes,
             )
-            for server, port in zip(
-                self._plan.effective_scenario().servers(self._plan.backends), ports, strict=True
-            )
+            for server, url in zip(scenario.servers(backends), urls["engines"], strict=True)
         )
         self.nodes = tuple(
-            NodeTarget(host, via="agent", url=f"http://{_HOST}:{port}")
-            for host, port in zip(hosts, agents, strict=True)
+            NodeTarget(host, via="agent", url=url) for host, url in zip(hosts, urls["agents"], strict=True)
         )
-
-    def _send_plan(self, part: str, plan: DemoPlan, deadline: float) -> dict[str, list[int]]:
-        """Send a plan to a child process; return the ports that the process reports, by type of server.
-
-        The process reports once it is ready. `deadline` is a monotonic time in seconds.
-
-        Raises:
-            SparktopError: the process failed to start, ended, or did not report before `deadline`.
-        """
-        stdin, stdout = self._children[part].stdin, self._children[part].stdout
-        assert stdin is not None  # noqa: S101 - opened as pipes
-        assert stdout is not None  # noqa: S101 - as above
-        with suppress(BrokenPipeError):  # it has ended, and will not answer
-            stdin.write(msgspec.json.encode(plan) + b"\n")
-            stdin.flush()
-        ready, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
-        line = stdout.readline() if ready else b""
-        if not line:
-            what = "their process ended" if ready else f"no word for {_START_S:.0f} s"
-            raise SparktopError(f"the simulated servers did not start ({part}): {what}")
-        answer: dict[str, list[int]] = json.loads(line)
-        if "error" in answer:
-            raise SparktopError(f"the simulated servers did not start ({part}): {answer['error']}")
-        return answer
+        names = tuple(target.name for target in self.targets[:backends])
+        (proxy, rival), other = urls["proxies"], scenario.second_strategy
+        self.routers = (RouterTarget("proxy", proxy, scenario.strategy, names, api_key=DEMO_KEY),)
+        self.rivals = (RouterTarget(other, rival, other, names, api_key=DEMO_KEY),)
 
     def __exit__(self, *_: object) -> None:
-        """End the processes."""
-        children, self._children = [*self._children.values()], {}
-        # The load first: if servers ended before their clients, they would have to break off answers.
-        for child in reversed(children):
-            for pipe in (child.stdin, child.stdout):  # the end of its input makes the process end
-                if pipe is not None:
-                    with suppress(OSError):
-                        pipe.close()
-        for child in reversed(children):
-            try:
-                child.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                with suppress(ProcessLookupError):
-                    os.killpg(child.pid, 9)
-                child.wait()
-
-
-def _spawn_part(part: str, *pipes: int) -> subprocess.Popen[bytes]:
-    # Failures are reported as JSON; other output would spoil the viewer's screen.
-    return subprocess.Popen(  # noqa: S603 - our own module, no shell
-        [sys.executable, "-P", "-m", "sparktop.demo.process", part],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        pass_fds=pipes,
-    )
+        """End the process."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        for pipe in (child.stdin, child.stdout):  # the end of its input makes the process end
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+        try:
+            child.wait(_STOP_S)
+        except subprocess.TimeoutExpired:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, 9)
+            child.wait()
 
 
 _LEVEL_S = 11.0

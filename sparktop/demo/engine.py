@@ -27,7 +27,7 @@ from sparktop.demo.engine_requests import (
     read_prompt,
 )
 from sparktop.demo.faults import Fault, FaultRun
-from sparktop.demo.load import ExternalClients
+from sparktop.demo.load import LoadPause
 from sparktop.demo.machine import MachineReader
 from sparktop.demo.scenario import DemoServer, Restarts
 from sparktop.model.load import EndReason, RequestEnded
@@ -59,18 +59,18 @@ class EngineServer:
         started_unix_s: float,
         seed: int | str = 0,
         name: str = "spark-a",
-        visitors: ExternalClients | None = None,
+        pause: LoadPause | None = None,
         aborts: bool = True,
     ) -> None:
         """Serve the engine cores `live`.
 
         `started_unix_s` is the start time on the metrics page (Unix time). `seed` fixes the random
-        lengths of answers, `name` is part of request ids, and `visitors` is notified of requests that are not
-        the demo's own load. `aborts` is whether a request ends when its client hangs up.
+        lengths of answers, `name` is part of request ids, and `pause` learns of requests that are not the
+        demo's own load. `aborts` is whether a request ends when its client hangs up.
         """
         self._aborts = aborts
         self.live = live
-        self._visitors = visitors or ExternalClients()
+        self._pause = pause or LoadPause()
         self._profile = live.engine.profile
         self._started_unix_s = started_unix_s
         self._answers = Counter[tuple[str, str, str]]()
@@ -97,11 +97,11 @@ class EngineServer:
     async def _convert_errors(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Pass a request to `handler`, and convert errors to vLLM's format; return the response.
 
-        Requests other than POST are not reported to `visitors`. Like vLLM, only those for the list of models
+        Requests other than POST stop no load. Like vLLM, only those for the list of models
         are counted as answers.
         """
         observes = request.method != "POST"
-        with nullcontext() if observes else self._visitors.report_request(request.headers):
+        with nullcontext() if observes else self._pause.during(request.headers):
             try:
                 response = await handler(request)
             except RefusedError as error:
@@ -248,14 +248,14 @@ class EngineSite:
         readers: Sequence[MachineReader],
         *,
         seed: str,
-        visitors: ExternalClients | None = None,
+        pause: LoadPause | None = None,
     ) -> None:
         """Store the settings without listening.
 
-        `readers` are those of the engine's machines; `visitors` is notified of requests that are not the
-        demo's own load.
+        `readers` are those of the engine's machines; `pause` learns of requests that are not the demo's own
+        load.
         """
-        self._visitors = visitors
+        self._pause = pause
         self._server = server
         self._readers = tuple(readers)
         self._seed = seed
@@ -287,7 +287,7 @@ class EngineSite:
             started_unix_s=time.time(),
             seed=seed,
             name=f"{self._server.name}-{self._starts}",
-            visitors=self._visitors,
+            pause=self._pause,
             aborts=self._server.aborts,
         )
         # A handler is cancelled when its client disconnects, which ends the request in the engine too.

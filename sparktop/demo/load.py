@@ -1,7 +1,6 @@
 """The demo's own load: clients that keep a number of requests in flight at the proxy, over real HTTP.
 
-The load pauses while other clients send requests: for each of them a server writes a byte into a pipe that
-the load's process reads, `+` when the request arrives, `-` when it ends.
+The load pauses while other clients send requests, which the servers report to `LoadPause`.
 """
 
 from __future__ import annotations
@@ -9,10 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import os
 import random
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 
 import aiohttp
@@ -26,42 +24,6 @@ MARKED = {MARK: "1"}
 """Headers that the demo's load adds to its requests."""
 PATIENCE_S = 3.0
 """Seconds after which the load's requests in flight are aborted when another client's request arrives."""
-_CAME, _WENT = b"+", b"-"
-_READ_BYTES = 4096
-"""Bytes that are read of the pipe at once."""
-
-
-class ExternalClients:
-    """Reports when requests of other clients begin and end at a server, to the process of the demo's load."""
-
-    def __init__(self, pipe: int | None = None) -> None:
-        """Store the pipe for the reports, and make it non-blocking.
-
-        `pipe` is the file descriptor to write to. If it is None, nothing is reported: the demo sends no load
-        that could be paused.
-        """
-        self._pipe = pipe
-        if pipe is not None:
-            # A load that does not read must not block a server.
-            os.set_blocking(pipe, False)
-
-    @contextmanager
-    def report_request(self, headers: Mapping[str, str]) -> Iterator[None]:
-        """Report the start and the end of a request with these headers.
-
-        Do nothing if the headers mark a request of the demo's own load.
-        """
-        is_own = MARK in headers
-        self._write(b"" if is_own else _CAME)
-        try:
-            yield
-        finally:
-            self._write(b"" if is_own else _WENT)
-
-    def _write(self, word: bytes) -> None:
-        if self._pipe is not None:
-            with suppress(OSError):  # full or closed: a load that does not read has ended
-                os.write(self._pipe, word)
 
 
 class LoadPause:
@@ -71,7 +33,7 @@ class LoadPause:
     """
 
     def __init__(self, *, quiet_s: float = QUIET_S, patience_s: float = PATIENCE_S) -> None:
-        """Start without requests of other clients; must be created in the running event loop.
+        """Start without requests of other clients.
 
         The load's requests that are still in flight `patience_s` seconds after a pause began are aborted.
         """
@@ -94,39 +56,30 @@ class LoadPause:
         """Wait until the load may send."""
         await self._may_send.wait()
 
-    def read_reports(self, pipe: int) -> None:
-        """Read the servers' reports from the file descriptor `pipe`.
-
-        When all servers have closed the pipe, let the load send requests.
-        """
-        os.set_blocking(pipe, False)
-        asyncio.get_running_loop().add_reader(pipe, self._read, pipe)
-
-    def take_reports(self, reports: bytes) -> None:
-        """Process reports of servers: a string of `+` (request arrived) and `-` (request ended)."""
+    @contextmanager
+    def during(self, headers: Mapping[str, str]) -> Iterator[None]:
+        """Let the load pause while a request with these headers runs, unless it is one of the load's own."""
+        if MARK in headers:
+            yield
+            return
         loop = asyncio.get_running_loop()
-        self._external = max(0, self._external + reports.count(_CAME) - reports.count(_WENT))
+        self._external += 1
         if self._resume_timer is not None:
             self._resume_timer.cancel()
-            self._resume_timer = None
-        if not self.paused and reports:
+        if not self.paused:
             self._may_send.clear()
             self._abort_timer = loop.call_later(self._patience_s, self.on_abort)
-        if not self._external:
-            self._resume_timer = loop.call_later(self._quiet_s, self._resume)
+        try:
+            yield
+        finally:
+            self._external -= 1
+            if not self._external:
+                self._resume_timer = loop.call_later(self._quiet_s, self._resume)
 
     def _resume(self) -> None:
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         self._may_send.set()
-
-    def _read(self, pipe: int) -> None:
-        reports = os.read(pipe, _READ_BYTES)
-        if reports:
-            self.take_reports(reports)
-            return
-        asyncio.get_running_loop().remove_reader(pipe)
-        self._resume()
 
 
 _AGAIN_S = 0.1
@@ -145,10 +98,10 @@ _AROUND = len(tokenize_chat([("user", "")]))
 class Driver:
     """Keeps a scenario's number of requests in flight at one server."""
 
-    def __init__(self, url: str, scenario: Scenario, *, seed: int, way: LoadPause | None = None) -> None:
+    def __init__(self, url: str, scenario: Scenario, *, seed: int, pause: LoadPause | None = None) -> None:
         """Prepare to send the load of `scenario` to the server at `url`.
 
-        `way` pauses the load while other clients send requests (None: never); `seed` fixes random lengths.
+        `pause` stops the load while other clients send requests (None: never); `seed` fixes random lengths.
         """
         self._url = f"{url}/v1/chat/completions"
         self._scenario = scenario
@@ -158,15 +111,14 @@ class Driver:
         self._random = random.Random(f"load/{seed}")  # noqa: S311
         self.done = self.failed = 0
         """Numbers of requests that were completed, and that failed although the load did not abort them."""
-        self._way = way
+        self._pause = pause or LoadPause()
         self._began_s = 0.0
         self._in_flight: set[asyncio.Timeout] = set()
         """The timeouts of the requests in flight, by which they are aborted."""
         self._awake = asyncio.Event()
         """Clear while the scenario rests."""
         self._awake.set()
-        if way is not None:
-            way.on_abort = self._abort_requests
+        self._pause.on_abort = self._abort_requests
 
     async def run(self) -> None:
         """Send requests until the task is cancelled."""
@@ -210,15 +162,14 @@ class Driver:
             if (pause_s := self._pause_of_turn_s(number)) > 0:
                 await asyncio.sleep(pause_s)
                 continue
-            if self._way is not None:
-                await self._way.wait()
+            await self._pause.wait()
             if agent is not None:
                 complete = await agent.call(partial(self._request_answer, session))
             else:
                 complete = await self._request_answer(session, self._request_body()) is not None
             if complete:
                 self.done += 1
-            elif self._awake.is_set() and (self._way is None or not self._way.paused):
+            elif self._awake.is_set() and not self._pause.paused:
                 self.failed += 1
                 await asyncio.sleep(_AGAIN_S)
 

@@ -1,9 +1,8 @@
-"""One child process of the demo: all engines with their machines, the proxy in front of them, or the load.
+"""The demo's child process: all engines with their machines, the proxies in front of them, and the load.
 
-Run as `python -m sparktop.demo.process PART`. The process reads its plan as a JSON line from standard input.
-It writes a JSON line to standard output when it is ready (`{"engines": [...], "agents": [...]}`, `{"proxies":
-[...]}`: lists of ports; `{"load": 32}`: requests in flight) or has failed (`{"error": "..."}`). It ends when
-its standard input ends, when its parent ends, or by a signal.
+The process reads its plan as a JSON line from standard input. It writes a JSON line to standard output when
+it is ready (`{"engines": [...], "agents": [...], "proxies": [...]}`, lists of ports) or has failed
+(`{"error": "..."}`). It ends when its standard input ends, when its parent ends, or by a signal.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from msgspec.structs import replace
 from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
 from sparktop.demo.engine import HOST, EngineSite
-from sparktop.demo.load import Driver, ExternalClients, LoadPause
+from sparktop.demo.load import Driver, LoadPause
 from sparktop.demo.machine import MachineReader
 from sparktop.demo.proxy import Proxy
 from sparktop.demo.ras import RasServer, SimulatedJob
@@ -44,45 +43,65 @@ _LONGEST_PLAN = 1 << 20
 """Most bytes of a plan."""
 
 
-Part = Callable[[DemoPlan], AbstractAsyncContextManager[dict[str, object]]]
-
-
 @asynccontextmanager
-async def run_engines(plan: DemoPlan) -> AsyncIterator[dict[str, object]]:
-    """Serve all engines, and an agent for each machine.
+async def run_cluster(plan: DemoPlan) -> AsyncIterator[dict[str, list[int]]]:
+    """Serve all engines, an agent for each machine and both proxies; send the scenario's load to the first.
 
-    Yield a report for the parent process: the ports of engines and agents.
+    The second proxy has another strategy and is used only by sweeps. Yield the ports of engines, agents and
+    proxies.
     """
-    scenario, now = plan.effective_scenario(), time.monotonic()
-    visitors, places = ExternalClients(plan.visitors), count()
+    scenario, pause = plan.effective_scenario(), LoadPause(quiet_s=plan.quiet_s)
     async with AsyncExitStack() as stack:
-        ports: list[int] = []
-        agents: list[int] = []
-        for backend, server in enumerate(scenario.servers(plan.backends)):
-            readers, spans = list[MachineReader](), server.profile.nodes > 1
-            for rank in range(server.machines):
-                index = next(places)
-                heat = scenario.thermal_of(index, start_s=now)
-                machine = replace(scenario.machine_of(index, start_s=now), rank=rank if spans else None)
-                address = f"192.168.100.{11 + index}" if spans else None
-                readers.append(MachineReader(heat, machine, name=backend_name(index), address=address))
-            site = EngineSite(server, readers, seed=f"{plan.seed}/{backend}", visitors=visitors)
-            stack.push_async_callback(site.close)
-            await site.open()
-            ports.append(site.port)
-            ras = []
-            if spans:  # an engine on one machine has no RAS thread
-                job = SimulatedJob(readers[: server.profile.nodes], seed=f"{plan.seed}/{backend}")
-                thread = RasServer(job.report)
-                await thread.open()
-                stack.push_async_callback(thread.close)
-                ras = [thread.address]
-            agents += [_start_agent(stack, reader, ras) for reader in readers]
-            if scenario.restarts is not None and scenario.restarts.backend == backend:
-                site.keep_restarting(scenario.restarts)
-            if scenario.fault is not None and not backend:
-                site.keep_failing(scenario.fault)
-        yield {"engines": ports, "agents": agents}
+        engines, agents = await _start_engines(stack, plan, pause)
+        strategies = (scenario.strategy, scenario.second_strategy)
+        proxies = [
+            await _start_proxy(stack, plan, strategy, engines[: plan.backends], pause)
+            for strategy in strategies
+        ]
+        driver = Driver(f"http://{HOST}:{proxies[0]}", scenario, seed=plan.seed, pause=pause)
+        # Ended before the servers: these would have to break off answers.
+        stack.push_async_callback(_cancel, asyncio.get_running_loop().create_task(driver.run()))
+        yield {"engines": engines, "agents": agents, "proxies": proxies}
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+async def _start_engines(
+    stack: AsyncExitStack, plan: DemoPlan, pause: LoadPause
+) -> tuple[list[int], list[int]]:
+    """Serve all engines, and an agent for each machine; return the ports of engines and of agents."""
+    scenario, now, places = plan.effective_scenario(), time.monotonic(), count()
+    ports: list[int] = []
+    agents: list[int] = []
+    for backend, server in enumerate(scenario.servers(plan.backends)):
+        readers, spans = list[MachineReader](), server.profile.nodes > 1
+        for rank in range(server.machines):
+            index = next(places)
+            heat = scenario.thermal_of(index, start_s=now)
+            machine = replace(scenario.machine_of(index, start_s=now), rank=rank if spans else None)
+            address = f"192.168.100.{11 + index}" if spans else None
+            readers.append(MachineReader(heat, machine, name=backend_name(index), address=address))
+        site = EngineSite(server, readers, seed=f"{plan.seed}/{backend}", pause=pause)
+        stack.push_async_callback(site.close)
+        await site.open()
+        ports.append(site.port)
+        ras = []
+        if spans:  # an engine on one machine has no RAS thread
+            job = SimulatedJob(readers[: server.profile.nodes], seed=f"{plan.seed}/{backend}")
+            thread = RasServer(job.report)
+            await thread.open()
+            stack.push_async_callback(thread.close)
+            ras = [thread.address]
+        agents += [_start_agent(stack, reader, ras) for reader in readers]
+        if scenario.restarts is not None and scenario.restarts.backend == backend:
+            site.keep_restarting(scenario.restarts)
+        if scenario.fault is not None and not backend:
+            site.keep_failing(scenario.fault)
+    return ports, agents
 
 
 def _start_agent(stack: AsyncExitStack, reader: MachineReader, ras: Sequence[tuple[str, int]]) -> int:
@@ -98,21 +117,12 @@ def _start_agent(stack: AsyncExitStack, reader: MachineReader, ras: Sequence[tup
     return int(listener.getsockname()[1])
 
 
-@asynccontextmanager
-async def run_proxies(plan: DemoPlan) -> AsyncIterator[dict[str, object]]:
-    """Serve the proxy and a second proxy, which has another strategy and is used only by sweeps.
-
-    Yield a report for the parent process: the ports of both.
-    """
-    strategies = (plan.effective_scenario().strategy, plan.effective_scenario().second_strategy)
-    async with AsyncExitStack() as stack:
-        yield {"proxies": [await _start_proxy(stack, plan, strategy) for strategy in strategies]}
-
-
-async def _start_proxy(stack: AsyncExitStack, plan: DemoPlan, strategy: str) -> int:
-    """Serve a proxy that routes to all engines by `strategy`, and return its port."""
+async def _start_proxy(
+    stack: AsyncExitStack, plan: DemoPlan, strategy: str, engines: Sequence[int], pause: LoadPause
+) -> int:
+    """Serve a proxy that routes by `strategy` to the engines at these ports, and return its port."""
     scenario = plan.effective_scenario()
-    upstreams = {scenario.name_of(index): url for index, url in enumerate(plan.urls)}
+    upstreams = {scenario.name_of(index): f"http://{HOST}:{port}" for index, port in enumerate(engines)}
     router = Router(strategy, len(upstreams), scenario.counts, seed=plan.seed)
     proxy = Proxy(
         upstreams,
@@ -120,7 +130,7 @@ async def _start_proxy(stack: AsyncExitStack, plan: DemoPlan, strategy: str) -> 
         model=scenario.profile.model,
         faults=scenario.faults,
         seed=plan.seed,
-        visitors=ExternalClients(plan.visitors),
+        pause=pause,
     )
     runner = web.AppRunner(
         proxy.application(), access_log=None, shutdown_timeout=_CLOSING_S, handler_cancellation=True
@@ -132,34 +142,8 @@ async def _start_proxy(stack: AsyncExitStack, plan: DemoPlan, strategy: str) -> 
     return int(port)
 
 
-@asynccontextmanager
-async def run_load(plan: DemoPlan) -> AsyncIterator[dict[str, object]]:
-    """Send the scenario's load to the proxy.
-
-    Yield a report for the parent process: the number of requests in flight.
-    """
-    way = LoadPause(quiet_s=plan.quiet_s)
-    if plan.visitors is not None:
-        way.read_reports(plan.visitors)
-    driver = Driver(plan.urls[0], plan.effective_scenario(), seed=plan.seed, way=way)
-    running = asyncio.get_running_loop().create_task(driver.run())
-    try:
-        yield {"load": plan.effective_scenario().load}
-    finally:
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
-
-
-PARTS: dict[str, Part] = {"engines": run_engines, "proxy": run_proxies, "load": run_load}
-"""Parts by their name on the command line."""
-
-
-def main(arguments: list[str]) -> int:
-    """Run the part of the demo named by `arguments[0]`: a key of `PARTS`.
-
-    Return the exit code once standard input ends, the parent process ends or a signal arrives.
-    """
+def main() -> int:
+    """Run the demo; return the exit code once standard input or the parent ends, or a signal arrives."""
     # Two ways to notice the parent's end: the kernel's signal is immediate and ends even a stopped process;
     # the end of stdin also covers a parent that died before this line.
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -170,14 +154,14 @@ def main(arguments: list[str]) -> int:
     plan = msgspec.json.decode(line, type=DemoPlan)
     with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
         try:
-            runner.run(_run_part(PARTS[arguments[0]], plan))
+            runner.run(_run(plan))
         except OSError as error:
             _write_report({"error": str(error)})
             return 1
     return 0
 
 
-async def _run_part(part: Part, plan: DemoPlan) -> None:
+async def _run(plan: DemoPlan) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
@@ -188,7 +172,7 @@ async def _run_part(part: Part, plan: DemoPlan) -> None:
             stop.set()
 
     loop.add_reader(sys.stdin.fileno(), stop_at_end)
-    async with part(plan) as report:
+    async with run_cluster(plan) as report:
         _write_report(report)
         await stop.wait()
 
@@ -202,7 +186,7 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _write_report(word: dict[str, object]) -> None:
+def _write_report(word: Mapping[str, object]) -> None:
     # A parent that has gone cannot read; its end is noticed elsewhere.
     with suppress(BrokenPipeError):
         sys.stdout.write(json.dumps(word) + "\n")
@@ -210,4 +194,4 @@ def _write_report(word: dict[str, object]) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -6,7 +6,7 @@ import hmac
 import json
 import random
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from itertools import count
 
 import aiohttp
@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from sparktop.config.watch import DEMO_KEY
 from sparktop.demo.engine import MOST_BODY_BYTES, set_server_header
-from sparktop.demo.load import MARK, MARKED, ExternalClients
+from sparktop.demo.load import MARK, MARKED, LoadPause
 from sparktop.model.text import clean
 from sparktop.simulation.routers import Faults, Router
 from sparktop.sources.router import ANSWERS, FAILED_REQUESTS, FAILURES
@@ -64,23 +64,21 @@ class Proxy:
         model: str,
         faults: Faults | None = None,
         seed: int | str = 0,
-        clock: Callable[[], float] = time.monotonic,
-        visitors: ExternalClients | None = None,
+        pause: LoadPause | None = None,
     ) -> None:
         """Forward requests to `upstreams`; `router` chooses an index in `upstreams` for each request.
 
         `upstreams` has the URLs of the servers by id (LiteLLM calls them deployments), without a trailing
-        slash and without /v1. `faults` describes simulated failures; `visitors` is notified of requests that
-        are not the demo's own load.
+        slash and without /v1. `faults` describes simulated failures; `pause` learns of requests that are not
+        the demo's own load.
         """
-        self._visitors = visitors or ExternalClients()
+        self._pause = pause or LoadPause()
         self._upstreams = tuple(upstreams.items())
         self._router = router
         self._model = model
         self._faults = faults or Faults()
         # Chances of failure need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
-        self._clock = clock
         self._calls = count(1)
         self._failures = [0] * len(self._upstreams)
         self._answers = [0] * len(self._upstreams)
@@ -113,15 +111,15 @@ class Proxy:
         self._session = None
 
     async def _send_with_retries(self, request: web.Request) -> web.StreamResponse:
-        came_s, retries = self._clock(), 0
-        with self._visitors.report_request(request.headers):
+        came_s, retries = time.monotonic(), 0
+        with self._pause.during(request.headers):
             body = await request.read()
             while True:
-                backend = self._router.choose(self._clock())
+                backend = self._router.choose(time.monotonic())
                 if backend is None:
                     return self._respond_all_cooling()
-                attempt = _Attempt(backend, retries, 1000 * (self._clock() - came_s))
-                self._router.record_start(backend, self._clock())
+                attempt = _Attempt(backend, retries, 1000 * (time.monotonic() - came_s))
+                self._router.record_start(backend, time.monotonic())
                 try:
                     return await self._send_once(request, body, attempt)
                 except _UnreachableError as error:
@@ -210,7 +208,7 @@ class Proxy:
             attempt.settled = True
             self._failures[attempt.backend] += ok is False
             self._answers[attempt.backend] += ok is True
-            self._router.record_end(attempt.backend, self._clock(), ok=ok, status=status)
+            self._router.record_end(attempt.backend, time.monotonic(), ok=ok, status=status)
 
     def _routing_headers(self, attempt: _Attempt) -> dict[str, str]:
         """Return LiteLLM's response headers, which name the backend that served the request."""
@@ -239,7 +237,7 @@ class Proxy:
 
     def _respond_all_cooling(self) -> web.Response:
         self._refusals += 1
-        indices = self._router.cooling_backends(self._clock())
+        indices = self._router.cooling_backends(time.monotonic())
         cooling = [server_id for index, (server_id, _) in enumerate(self._upstreams) if index in indices]
         message = (
             "No deployments available for selected model, Try again in 5 seconds. "

@@ -443,7 +443,7 @@ def lengths_of(scenario: Scenario) -> Lengths:
 
 
 class DemoPlan(Struct, frozen=True):
-    """What a child process of the demo should simulate, as sent to the process when it starts."""
+    """What the demo's process should simulate, as sent to it when it starts."""
 
     scenario: str = DEFAULT_SCENARIO
     backends: int = 2
@@ -451,12 +451,6 @@ class DemoPlan(Struct, frozen=True):
     strategy: str | None = None
     """Routing strategy that replaces that of the scenario; None: the scenario's own strategy is used."""
     load: int | None = None
-    urls: tuple[str, ...] = ()
-    """URLs to which the child process sends requests: those of the servers for the proxy's process, that
-    of the proxy for the load's process."""
-    visitors: int | None = None
-    """File descriptor of a pipe, inherited by the child process, through which the servers report other
-    clients' requests to the load; None without load."""
     quiet_s: float = QUIET_S
     """Seconds from the last request of another client until the load resumes."""
 

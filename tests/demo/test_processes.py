@@ -1,4 +1,4 @@
-"""The demo's processes: however the viewer ends, its servers end too."""
+"""The demo's process: however the viewer ends, its servers end too."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import time
 import tomllib
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -35,7 +35,7 @@ import sys
 from sparktop.demo.command import DemoCluster
 from sparktop.demo.scenario import DemoPlan
 with DemoCluster(DemoPlan(backends=1)) as cluster:
-    print(*cluster.pids, flush=True)
+    print(cluster.pid, flush=True)
     sys.stdin.read()
 """
 SERVER = """
@@ -80,7 +80,7 @@ def start(script: str) -> subprocess.Popen[bytes]:
 
 @pytest.fixture
 def holder() -> Iterator[subprocess.Popen[bytes]]:
-    """Start a process that holds a cluster; it prints the pids of the servers."""
+    """Start a process that holds a cluster; it prints the pid of the servers."""
     with start(HOLDER) as process:
         yield process
         process.kill()
@@ -99,21 +99,20 @@ def strategy_of(router: RouterTarget) -> str:
 
 
 @contextmanager
-def watched(pids: Iterable[int]) -> Iterator[list[int]]:
-    """Yield pidfds of processes, which become readable when these end."""
-    with ExitStack() as stack:
-        descriptors = [os.pidfd_open(pid) for pid in pids]
-        for descriptor in descriptors:
-            stack.callback(os.close, descriptor)
-        yield descriptors
+def watched(pid: int) -> Iterator[int]:
+    """Yield the pidfd of a process, which becomes readable when this ends."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def test_everything_answers_while_the_context_lasts() -> None:
-    """Within the context servers, agents and proxies answer under load; afterwards all processes are gone."""
-    with DemoCluster(DemoPlan(backends=2, seed=3)) as cluster, watched(cluster.pids) as descriptors:
+    """Within the context servers, agents and proxies answer under load; afterwards their process is gone."""
+    with DemoCluster(DemoPlan(backends=2, seed=3)) as cluster, watched(cluster.pid or 0) as descriptor:
         assert [target.name for target in cluster.targets] == ["spark-a", "spark-b"]
         assert [target.nodes for target in cluster.targets] == [("spark-a",), ("spark-b",)]
-        assert len(cluster.pids) == 3
         for target in cluster.targets:
             assert b"vllm:generation_tokens_total" in fetch(f"{target.url}/metrics")
         for node in cluster.nodes:
@@ -126,17 +125,15 @@ def test_everything_answers_while_the_context_lasts() -> None:
         # The demo's own load sends requests without the test.
         until(lambda: any(map(running, cluster.targets)))
         cluster.__exit__()
-        assert all(ended(descriptor) for descriptor in descriptors)
+        assert ended(descriptor)
 
 
-def test_no_process_outlives_the_one_that_started_it(holder: subprocess.Popen[bytes]) -> None:
-    """If the viewer is killed, engines, proxy and load end."""
+def test_the_process_does_not_outlive_the_one_that_started_it(holder: subprocess.Popen[bytes]) -> None:
+    """If the viewer is killed, engines, proxies and load end."""
     assert holder.stdout is not None
-    pids = [int(word) for word in holder.stdout.readline().split()]
-    assert len(pids) == 3
-    with watched(pids) as descriptors:
+    with watched(int(holder.stdout.readline())) as descriptor:
         holder.kill()
-        assert all(ended(descriptor) for descriptor in descriptors)
+        assert ended(descriptor)
 
 
 def test_serving_prints_a_configuration_and_stops_on_a_signal() -> None:
@@ -162,9 +159,9 @@ def test_serving_prints_a_configuration_and_stops_on_a_signal() -> None:
 
 
 def test_servers_that_cannot_start_are_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """If a child ends at its start there is one error, and nothing is left running."""
+    """If the child ends at its start there is one error, and nothing is left running."""
     monkeypatch.setattr(sys, "executable", "/bin/false")
     cluster = DemoCluster()
-    with pytest.raises(SparktopError, match=r"did not start \(engines\): their process ended"):
+    with pytest.raises(SparktopError, match="did not start: their process ended"):
         cluster.__enter__()
-    assert cluster.pids == ()
+    assert cluster.pid is None

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
@@ -14,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from msgspec.structs import replace
 
 from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
-from sparktop.demo.load import Driver, ExternalClients, LoadPause
+from sparktop.demo.load import Driver, LoadPause
 from sparktop.demo.scenario import SCENARIOS, Scenario
 from sparktop.simulation.routers import Router
 from tests.demo.quick_engines import live_engine
@@ -29,26 +28,15 @@ LONG = replace(SCENARIO, output_tokens=100_000)
 ENDLESS = {"model": MODEL, "prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": True}
 
 
-@pytest.fixture
-def pipe() -> Iterator[tuple[int, int]]:
-    """Yield a pipe as between the demo's processes: (read end, write end)."""
-    heard, told = os.pipe()
-    os.set_blocking(heard, False)
-    yield heard, told
-    for one in (heard, told):
-        with suppress(OSError):
-            os.close(one)
-
-
 @asynccontextmanager
 async def served(
     live: LiveEngine,
-    visitors: ExternalClients | None = None,
+    pause: LoadPause | None = None,
     *,
     aborts: bool = True,
     router: Router | None = None,
 ) -> AsyncIterator[str]:
-    server = EngineServer(LiveCores([live], router), started_unix_s=0.0, visitors=visitors, aborts=aborts)
+    server = EngineServer(LiveCores([live], router), started_unix_s=0.0, pause=pause, aborts=aborts)
     http = TestServer(server.application(), handler_cancellation=True)
     await http.start_server()
     yield str(http.make_url("")).rstrip("/")
@@ -58,9 +46,9 @@ async def served(
 
 @asynccontextmanager
 async def loaded(
-    url: str, scenario: Scenario = SCENARIO, way: LoadPause | None = None
+    url: str, scenario: Scenario = SCENARIO, pause: LoadPause | None = None
 ) -> AsyncIterator[Driver]:
-    driver = Driver(url, scenario, seed=1, way=way)
+    driver = Driver(url, scenario, seed=1, pause=pause)
     running = asyncio.ensure_future(driver.run())
     try:
         yield driver
@@ -77,20 +65,16 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0)
 
 
-async def test_the_load_pauses_for_a_stranger_and_comes_back(
-    http: aiohttp.ClientSession, pipe: tuple[int, int]
-) -> None:
+async def test_the_load_pauses_for_a_stranger_and_comes_back(http: aiohttp.ClientSession) -> None:
     """While another client's answer streams, the load has nothing in flight; afterwards it continues."""
-    heard, told = pipe
     live = live_engine(time.monotonic)
-    way = LoadPause(quiet_s=0.0, patience_s=LONG_S)
-    way.read_reports(heard)
-    async with served(live, ExternalClients(told)) as url, loaded(url, way=way) as driver:
+    pause = LoadPause(quiet_s=0.0, patience_s=LONG_S)
+    async with served(live, pause) as url, loaded(url, pause=pause) as driver:
         await until(lambda: driver.done >= 3)
         async with http.post(f"{url}/v1/completions", json=ENDLESS) as stranger:
             await stranger.content.readany()
             await until(lambda: len(live.engine.in_flight) == 1)
-            assert way.paused
+            assert pause.paused
             before = driver.done
             stranger.close()
         await until(lambda: driver.done >= before + 6)
