@@ -54,6 +54,11 @@ _OTHER_FILES: tuple[tuple[str, Callable[[object], bool], str], ...] = (
         "of an engine without a server; give the file of vllm bench serve --save-result",
     ),
     (
+        "llama-bench",
+        lambda data: value_at(data, 0, "avg_ts") is not None or value_at(data, 0, "speed_tg") is not None,
+        "in a form that is not read; give its Markdown table, which it writes without -o or --output-format",
+    ),
+    (
         "sparktop",
         lambda data: str(value_at(data, "schema") or "").startswith("sparktop.snapshot"),
         "a report of the monitor; give the result of sparktop sweep",

@@ -103,8 +103,8 @@ def run_value(value: float | None, scale: float = 1.0) -> Value | None:
 
 
 def without_unknown(figures: Mapping[str, Value | None]) -> dict[str, Value]:
-    """Return a copy of a mapping of metric values without those that are None."""
-    return {name: figure for name, figure in figures.items() if figure is not None}
+    """Return a copy without metrics that are None, or 0: tools write that where no request was completed."""
+    return {name: figure for name, figure in figures.items() if figure is not None and figure.mean > 0}
 
 
 def run_values(

@@ -4,6 +4,8 @@ A table has a row for each level. Its columns are metrics ("Prefill (tps)", "Mea
 title above it or its heading names the metric ("Decode throughput"); a column "Target" or "Model" names the
 target of each row. llama-benchy and llama-bench write a column "test" ("pp2048 @ d4096 (c4)") instead.
 Their names of tests are of llama-bench: `pp` is prompt processing (prefill), `tg` text generation (decode).
+llama-batched-bench has a row for each batch (B) with speeds (S) and times (T); llama-sweep-bench, without
+that column, one for each depth (N_KV).
 Values may have a unit, a deviation ("57.5 ± 1.2"), a range ("45–55"), thousands separators and emphasis.
 """
 
@@ -48,10 +50,10 @@ _METRICS: tuple[tuple[str, str], ...] = (
     (r"tpot|time per output token", "tpot_ms"),
     (r"e2e|end.?to.?end|\blatency\b|request latency", "e2e_ms"),
     (r"sustained", "sustained_tps"),
-    (r"prefill|prompt (processing|eval|speed)|\bpp\d*\b|input tok|input_throughput", "prefill_tps"),
+    (r"prefill|prompt (processing|eval|speed)|(?<![a-z])pp\d*\b|input tok|input_throughput", "prefill_tps"),
     (r"peak", "peak_tps"),
-    (r"total.?tok|total (throughput|tps)|total_(token_)?throughput", "total_tps"),
-    (r"decode|generation|\btg\d*\b|\bgen\b", "decode_tps"),
+    (r"total.?tok|total (throughput|tps)|total_(token_)?throughput|^s t/s$", "total_tps"),
+    (r"decode|generation|(?<![a-z])tg\d*\b|\bgen\b", "decode_tps"),
     (r"output|throughput|tok(ens)?/s|\btps\b|\bt/s\b", "output_tps"),
 )
 """(Pattern of a heading, metric)."""
@@ -60,15 +62,15 @@ _NAMED_FIRST = frozenset({"requests_per_s", "ttfr_ms", "ttft_ms", "itl_ms", "tpo
 _NOT_READ = re.compile(
     r"(?<![a-z])p\d\d|median|std|(?<![a-z])(min|max)(?![a-z])|tokens$|each|per (user|request|stream)|\(req\)"
     r"|winner|against|delta|change|difference|\bratio\b|spread|at best|\bnotes?\b|samples|verdict|gain|%"
-    r"|theirs|ours|hardware|published"
+    r"|theirs|ours|hardware|published|^t(_\w+)? s$"
 )
-"""Headings of quantiles, extremes, counts of tokens, and what is derived from means."""
+"""Headings of quantiles, extremes, counts of tokens, times of whole runs, and what is derived from means."""
 _UNKNOWN_WINDOW = "as its table has it, which does not say how it was measured"
 _AXES = (
     (
         LoadKind.CONCURRENCY,
         re.compile(
-            r"(max[_ ]?)?(concurrency|conc\b.*|batch( size)?|clients?|users?|streams?|c|n)|load"
+            r"(max[_ ]?)?(concurrency|conc\b.*|batch( size)?|clients?|users?|streams?|b|c|n)|load"
             r"|concurrent( \w+)?"
         ),
     ),
@@ -83,6 +85,8 @@ _PROMPT = re.compile(r"prompt( tokens?)?|input( tokens?| len(gth)?)?|isl|pp")
 _OUTPUT = re.compile(r"completion( tokens?)?|output (tokens|len(gth)?)|osl|tg")
 # "run", "trial no.".
 _RUN = re.compile(r"(run|repetition|trial)([_ ]?(number|no\.?|id))?")
+# "N_KV" of llama-sweep-bench; beside batches it is the whole context.
+_DEPTH = re.compile(r"n_kv")
 _CELL = re.compile(
     r"[~≈]*\s*(?P<low>-?\d[\d,. ]*?)\s*(?:(?:–|—|-|to)\s*(?P<high>\d[\d,.]*)|"
     r"(?:±|\(std)\s*(?P<std>\d[\d,.]*)\)?)?\s*"
@@ -354,9 +358,9 @@ def _read_table(table: TextTable, name: str, pp: int | None, tg: int | None, tar
         return
     kinds = map(_axis_of, heads)
     axes = [(index, kind) for index, kind in enumerate(kinds) if kind is not None]
-    prompt, output, run = (
+    prompt, output, run, depth = (
         next((index for index, head in enumerate(heads) if wanted.fullmatch(head)), None)
-        for wanted in (_PROMPT, _OUTPUT, _RUN)
+        for wanted in (_PROMPT, _OUTPUT, _RUN, _DEPTH)
     )
     if not axes and prompt is None:
         return
@@ -376,7 +380,11 @@ def _read_table(table: TextTable, name: str, pp: int | None, tg: int | None, tar
         if point is None:
             continue
         load = Level(
-            "", point, _parse_length(_cell(row, prompt)) or pp, _parse_length(_cell(row, output)) or tg
+            "",
+            point,
+            _parse_length(_cell(row, prompt)) or pp,
+            _parse_length(_cell(row, output)) or tg,
+            depth=0 if axes else _parse_length(_cell(row, depth)) or 0,
         )
         for index, (target, metric, where) in columns.items():
             figure = figure_of(_cell(row, index), where, is_latency=metric.endswith("_ms"))

@@ -8,8 +8,9 @@
 * guidellm: one level per benchmark, of a concurrency or a rate. Its "inter_token_latency_ms" has one value
   per request, which sparktop calls TPOT. Its "time_per_output_token_ms" includes the wait for the first
   token; sparktop has no such metric.
-* aiperf: one level per file, or an aggregate of a sweep. Its "inter_token_latency" has one value per
-  request, which sparktop calls TPOT; its gaps between chunks are imported as ITL.
+* aiperf, and genai-perf before it: one level per file, or an aggregate of a sweep. Its
+  "inter_token_latency" has one value per request, which sparktop calls TPOT; its gaps between chunks are
+  imported as ITL.
 * SGLang: JSON Lines with an object a run, of bench_serving and bench_one_batch_server.
 * inference-perf: the result of a stage (stage_N_lifecycle_metrics.json), which has one level.
 * `vllm bench serve`: one level per result in the file (--append-result). A result with a finite request rate
@@ -212,14 +213,17 @@ def _guidellm_facts(data: object) -> dict[str, object]:
     version = text_at(data, "metadata", "guidellm_version") or "?"
     return {
         "tool": f"guidellm {version}",
-        "model": text_at(data, "benchmarks", 0, "config", "backend", "model"),
+        "model": text_at(data, "benchmarks", 0, "config", "backend", "model")
+        or text_at(data, "benchmarks", 0, "worker", "backend_model"),
     }
 
 
 def _guidellm_levels(data: object) -> Iterator[SeriesLevel]:
     """Yield the benchmarks that have a point on an axis."""
     for benchmark in list_at(data, "benchmarks"):
-        point = _guidellm_point(value_at(benchmark, "config", "strategy"))
+        point = _guidellm_point(
+            value_at(benchmark, "config", "strategy") or value_at(benchmark, "args", "strategy")
+        )
         if point is None:
             continue
         metrics, mean = value_at(benchmark, "metrics"), ("successful", "mean")
@@ -228,7 +232,9 @@ def _guidellm_levels(data: object) -> Iterator[SeriesLevel]:
         if point.kind is LoadKind.RATE:
             figures |= _guidellm_open_loop(benchmark)
         prompt, output = (rounded_at(metrics, f"{part}_token_count", *mean) for part in ("prompt", "output"))
-        failed = count_at(benchmark, "scheduler_metrics", "requests_made", "errored")
+        failed = count_at(benchmark, "scheduler_metrics", "requests_made", "errored") or count_at(
+            benchmark, "run_stats", "requests_made", "errored"
+        )
         yield run_level(point, figures, prompt, output, failed=failed)
 
 
@@ -278,6 +284,8 @@ _AIPERF_FIGURES = {
 }
 _AIPERF_AT_RATES = {"poisson", "gamma", "constant"}
 """Types of phases whose requests arrive at a rate; their concurrency is a limit."""
+_AIPERF_EARLIER: tuple[tuple[str, ...], ...] = (("loadgen",), ("perf_analyzer", "stimulus"), ())
+"""Where aiperf before its phases, and genai-perf, have the concurrency or the rate."""
 _AIPERF_SCALES = {"s": 1000.0, "sec": 1000.0, "us": 1e-3, "ns": 1e-6}
 """Factors to milliseconds: some versions of aiperf write latencies in other units."""
 _AIPERF_DEFINITIONS = {
@@ -292,7 +300,9 @@ _AIPERF_DEFINITIONS = {
 
 
 def _is_aiperf(data: object) -> bool:
-    return value_at(data, "aiperf_version") is not None
+    return value_at(data, "aiperf_version") is not None or (
+        number_at(data, "request_latency", "avg") is not None and bool(object_at(data, "input_config"))
+    )
 
 
 def _is_aiperf_sweep(data: object) -> bool:
@@ -362,22 +372,30 @@ def _aiperf_levels(data: object) -> Iterator[SeriesLevel]:
 
 def _aiperf_facts(data: object) -> dict[str, object]:
     point, phase = _aiperf_point(data)
-    models = list_at(data, "input_config", "models", "items")
+    version = text_at(data, "aiperf_version")
+    places = (
+        ("models", "items", 0, "name"),
+        ("model_names", 0),
+        ("endpoint", "model_names", 0),
+        ("model", 0),
+    )
+    named = (text_at(data, "input_config", *place) for place in places)
     return {
-        "tool": f"aiperf {text_at(data, 'aiperf_version') or '?'}",
-        "model": text_at(models[0], "name") if models else None,
+        "tool": "genai-perf, or an early aiperf" if version is None else f"aiperf {version}",
+        "model": next(filter(None, named), None),
         "shape": LoadMode.BURST if count_at(phase, "requests") == point.value else LoadMode.STEADY,
     }
 
 
 def _aiperf_point(data: object) -> tuple[LoadPoint, object]:
     """Return the point on the axis that the measured phase has, and this phase."""
-    for phase in list_at(data, "input_config", "phases"):
+    earlier = (value_at(data, "input_config", *place) for place in _AIPERF_EARLIER)
+    for phase in (*list_at(data, "input_config", "phases"), *earlier):
         if text_at(phase, "kind") == "warmup":
             continue
         if text_at(phase, "type") in _AIPERF_AT_RATES:
             point = rate_at(phase, "rate")
-        else:
+        elif (point := rate_at(phase, "request_rate")) is None:
             concurrency = concurrency_at(phase, "concurrency")
             point = concurrency_point(concurrency) if concurrency is not None else None
         if point is not None:

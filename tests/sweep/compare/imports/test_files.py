@@ -100,6 +100,69 @@ def at_rate() -> Any:  # noqa: ANN401 - as above
     return content
 
 
+_EARLIER_AIPERF = {
+    "request_latency": {"unit": "ms", "avg": 4000.0},
+    "time_to_first_token": {"unit": "ms", "avg": 250.0},
+    "output_token_throughput": {"unit": "tokens/sec", "avg": 439.0},
+}
+_EARLIER_GUIDELLM = {
+    "type_": "generative_benchmark",
+    "worker": {"backend_model": "m"},
+    "run_stats": {"requests_made": {"errored": 2}},
+    "metrics": {"time_to_first_token_ms": {"successful": {"mean": 250.0}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("told", "point"),
+    [
+        ({**_EARLIER_AIPERF, "input_config": {"model": ["m"], "concurrency": 16, "request_rate": None}}, 16),
+        (
+            {
+                **_EARLIER_AIPERF,
+                "input_config": {
+                    "model_names": ["m"],
+                    "perf_analyzer": {"stimulus": {"request_rate": 2.5}},
+                },
+            },
+            2.5,
+        ),
+        (
+            {
+                **_EARLIER_AIPERF,
+                "input_config": {"endpoint": {"model_names": ["m"]}, "loadgen": {"concurrency": 8}},
+            },
+            8,
+        ),
+        (
+            {
+                "benchmarks": [
+                    {**_EARLIER_GUIDELLM, "args": {"strategy": {"type_": "concurrent", "streams": 16}}}
+                ]
+            },
+            16,
+        ),
+    ],
+)
+def test_earlier_forms_of_a_tools_file_are_read(tmp_path: Path, told: object, point: float) -> None:
+    """genai-perf and the first versions of aiperf and guidellm keep the load and the model elsewhere."""
+    (tmp_path / "r.json").write_text(json.dumps(told), encoding="utf-8")
+    (series,) = read_file(tmp_path / "r.json")
+    (level,) = series.levels
+    assert (series.model, level.load.point.value, level.figures["ttft_ms"].mean) == ("m", point, 250)
+    assert level.validity == (("errors",) if "benchmarks" in str(told) else ())
+
+
+def test_what_no_completed_request_measured_is_unknown(tmp_path: Path) -> None:
+    """Each mean is 0 in a summary of vLLM whose requests all failed."""
+    summary = {key: one for key, one in captured(VLLM).items() if not isinstance(one, list)}
+    failed = {key: 0.0 for key in summary if key.startswith("mean_") or key.endswith("throughput")}
+    told = summary | failed | {"completed": 0, "failed": 48}
+    (tmp_path / "r.json").write_text(json.dumps(told), encoding="utf-8")
+    (series,) = read_file(tmp_path / "r.json")
+    assert [(dict(level.figures), level.validity) for level in series.levels] == [({}, ("errors",))]
+
+
 def test_vllms_result_at_a_rate_is_a_level_at_that_rate() -> None:
     """Its limit of requests in flight is no point on an axis."""
     made = rate_means(*read_file(RESULTS / VLLM_RATE))

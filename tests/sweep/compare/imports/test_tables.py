@@ -120,6 +120,29 @@ def test_llama_benchys_table() -> None:
     assert by_depth[4096]["ttft_ms"].mean == 505
 
 
+def test_the_batches_and_depths_of_llama_cpp() -> None:
+    """Speeds have the names of what they are of, times are no speed; a sweep's context is a depth."""
+    batched = """|  PP |  TG | B | N_KV | T_PP s | S_PP t/s | T_TG s | S_TG t/s |   T s |   S t/s |
+|-----|-----|---|------|--------|----------|--------|----------|-------|---------|
+| 512 |  32 | 1 |  544 |  0.271 |  1889.58 |  0.688 |    46.51 | 0.959 |  567.25 |
+| 512 |  32 | 4 | 2176 |  1.071 |  1912.23 |  0.988 |   129.55 | 2.059 | 1056.82 |
+"""
+    (series,) = read(batched, "spark", "post.md")
+    assert values(series) == {
+        1: {"prefill_tps": 1889.58, "decode_tps": 46.51, "total_tps": 567.25},
+        4: {"prefill_tps": 1912.23, "decode_tps": 129.55, "total_tps": 1056.82},
+    }
+    assert {(level.load.pp, level.load.tg, level.load.depth) for level in series.levels} == {(512, 32, 0)}
+    deep = """|    PP |     TG |   N_KV |   T_PP s | S_PP t/s |   T_TG s | S_TG t/s |
+|-------|--------|--------|----------|----------|----------|----------|
+|  4096 |   1024 |      0 |   11.730 |   349.19 |  133.500 |     7.67 |
+|  4096 |   1024 |   4096 |   12.079 |   339.11 |  136.944 |     7.48 |
+"""
+    (series,) = read(deep, "spark", "post.md")
+    decoded = {level.load.depth: level.figures["decode_tps"].mean for level in series.levels}
+    assert decoded == {0: 7.67, 4096: 7.48}
+
+
 def test_vllms_summary_as_pandas_writes_it() -> None:
     """Counts of tokens are no rates, "inf" is no rate, and the runs of a level are its runs."""
     heads = (
@@ -323,6 +346,8 @@ def test_a_stage_of_inference_perf_is_a_level(tmp_path: Path) -> None:
         ),
         ("Metric,avg,min,max\nTTFT,1,2,3\n", "profile_export_aiperf.json"),
         ("<!DOCTYPE html><html></html>", "benchmarks.json"),
+        ('[{"n_prompt": 512, "n_gen": 0, "avg_ts": 1900.5}]', "Markdown table"),
+        ('{"pp": 512, "tg": 32, "pl": 1, "speed_pp": 1889.6, "speed_tg": 46.5}\n' * 2, "Markdown table"),
         ("just a note about speed\n", "is not JSON, and holds no table"),
     ],
 )
