@@ -49,17 +49,12 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
     first_slot = end_slot - count + 1
     arrays = [series.arrays((first_slot - _BEFORE) * step) for series in table]
     times, _ = arrays[0]
-    places, gaps = _places_and_gaps(tuple(times), first_slot, end_slot, step)
+    filled, gaps = _filled_and_gaps(tuple(times), first_slot, end_slot, step)
     slots_of_all: list[Slots] = []
     for _, values in arrays:
-        # Most slots have one sample or none, so that their mean needs no sum.
-        finite = [value if math.isfinite(value) else None for value in values]
-        means: Slots = []
-        for start, end in pairwise(places):
-            if end - start == 1:
-                means.append(finite[start])
-            else:
-                means.append(_mean_of_finite(values[start:end]) if end > start else None)
+        means: Slots = [None] * count
+        for slot, start, end in filled:
+            means[slot] = _mean_of_finite(values[start:end])
         for slot, end, column in gaps:
             if math.isfinite(values[column - 1]) and math.isfinite(values[column]):
                 means[slot:end] = [means[slot - 1] if slot else values[column - 1]] * (end - slot)
@@ -68,10 +63,13 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
 
 
 @lru_cache(maxsize=32)  # most series of a picture share their times with others
-def _places_and_gaps(
+def _filled_and_gaps(
     times: tuple[float, ...], first_slot: int, end_slot: int, step: float
-) -> tuple[list[int], list[tuple[int, int, int]]]:
-    """Return the place of each slot's first sample, and (first slot, slot after, next sample) of each gap."""
+) -> tuple[list[tuple[int, int, int]], list[tuple[int, int, int]]]:
+    """Return (slot, first sample, sample after it) of each slot that has samples, and the gaps between them.
+
+    A gap is (first slot, slot after, next sample).
+    """
     places = [bisect_left(times, slot * step) for slot in range(first_slot, end_slot + 2)]
     # At the left edge the sample before a gap may lie off the graph, so the gap may start in slot 0.
     gaps = [
@@ -79,7 +77,8 @@ def _places_and_gaps(
         for column in {a for a, b in pairwise(places) if a == b}
         if 0 < column < len(times) and column < places[-1] and _is_usual_gap(times, column)
     ]
-    return places, gaps
+    filled = [(slot, start, end) for slot, (start, end) in enumerate(pairwise(places)) if start < end]
+    return filled, gaps
 
 
 def _mean_of_finite(values: Sequence[float]) -> float | None:
