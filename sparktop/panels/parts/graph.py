@@ -52,9 +52,11 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
     filled, gaps = _filled_and_gaps(tuple(times), first_slot, end_slot, step)
     slots_of_all: list[Slots] = []
     for _, values in arrays:
+        # Most slots have one sample or none, so that their mean needs no sum.
+        finite = [value if math.isfinite(value) else None for value in values]
         means: Slots = [None] * count
         for slot, start, end in filled:
-            means[slot] = _mean_of_finite(values[start:end])
+            means[slot] = finite[start] if end - start == 1 else _mean_of_finite(values[start:end])
         for slot, end, column in gaps:
             if math.isfinite(values[column - 1]) and math.isfinite(values[column]):
                 means[slot:end] = [means[slot - 1] if slot else values[column - 1]] * (end - slot)
