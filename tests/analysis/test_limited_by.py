@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.evidence import Evidence, MachineEvidence, MachinePoll, Peer, Poll
-from sparktop.analysis.limited_by import gpu_at_work, limited_by
+from sparktop.analysis.limited_by import limited_by
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Finding
 from sparktop.model.snapshot import Limit, LimitKind, SpeedState
@@ -208,20 +208,6 @@ def test_each_server_has_its_limit(case: str) -> None:
     assert said in f"{found.line}; {found.hint}"
 
 
-def test_steps_that_vary_without_a_reason_are_not_called_too_few() -> None:
-    """Where many steps were counted, but neither requests nor prompts explain their times, that is said."""
-    totals = [sum((2.0, 40.0)[second % 4 // 2] for second in range(at)) for at in range(61)]
-    polls = tuple(
-        poll._replace(steps=total, generated=8 * total)
-        for poll, total in zip(Served(prompt_tokens=0.0).polls(), totals, strict=True)
-    )
-    found = limit(Evidence(polls, machines=(machine(),)))
-    assert (found.kind, found.reason) == (
-        LimitKind.UNKNOWN,
-        "its steps take longer and shorter times than their sizes explain",
-    )
-
-
 def preempting(at_second: int, kv_percent: float = 89.7) -> tuple[Poll, ...]:
     """Return polls of a vLLM server that preempts the last of 8 requests and has not counted it yet."""
     polls = Served(running=8, kv_percent=84.6, prompt_tokens=0.0).polls()
@@ -382,16 +368,6 @@ def evidences(draw: st.DrawFn) -> Evidence:
         split=split,
         peers=() if split is None else (Peer("b", polls_of(draw(phases)), 8),),
     )
-
-
-@pytest.mark.parametrize(("seconds", "used"), [(1, None), (6, 97.0)])
-def test_a_gpu_is_judged_by_the_time_in_which_it_had_requests(seconds: int, used: float | None) -> None:
-    """A level of a sweep after a pause: 17 requests for 6 s, and a GPU at 97 % since then."""
-    polls = polls_of([(20, 0, 0), (seconds, 17, 0)])
-    began = polls[-seconds].at
-    samples = [MachinePoll(at, 97.0 if at >= began else 0.0) for at in (poll.at for poll in polls[1::2])]
-    evidence = Evidence(polls, slots=48, machines=(MachineEvidence("spark-1", tuple(samples)),))
-    assert gpu_at_work(evidence) == used
 
 
 def test_a_small_level_of_an_own_sweep_is_the_sweeps_choice() -> None:

@@ -15,7 +15,7 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeSample
-from sparktop.model.router import RouterView, Scrape, Sum
+from sparktop.model.router import Sum
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,
@@ -152,9 +152,6 @@ SWING = Balance(
 )
 
 
-ROUTER_ALERT = "router:r:deployments"
-
-
 def alert(alert_id: str, severity: Severity = Severity.WARNING, message: str = "said") -> Alert:
     return Alert(alert_id, severity, alert_id.split(":")[1], message, WHEN)
 
@@ -206,18 +203,6 @@ def test_the_most_severe_comes_first_then_what_can_be_mended() -> None:
     assert shown(down, hot, swing, balance=(SWING,)).short == "a down"
     assert shown(hot, swing, balance=(SWING,)).key == "w"
     assert shown(hot, swing, balance=(replace(SWING, hint=None),)).short == "n hot GPU"
-
-
-@pytest.mark.parametrize(("behind", "first"), [(("a",), "backend:a:start-stuck"), (("b",), ROUTER_ALERT)])
-def test_a_start_that_hangs_comes_before_the_deployment_that_it_fails(
-    behind: tuple[str, ...], first: str
-) -> None:
-    """Of two alerts as severe, the newer about the router's own server is named first, another's is not."""
-    hangs = replace(alert("backend:a:start-stuck"), subject="a")
-    routers = (RouterView("r", "http://r", backends=behind),)
-    assert shown(alert(ROUTER_ALERT), hangs, routers=routers).about == first
-    graver = alert(ROUTER_ALERT, Severity.CRITICAL)
-    assert shown(hangs, graver, routers=routers).about == ROUTER_ALERT, "severity still decides first"
 
 
 def test_every_alert_has_words_and_a_key() -> None:
@@ -350,20 +335,6 @@ def test_down_then_a_bad_verdict_then_full_then_waiting() -> None:
         balance=(bad,),
     )
     assert names(found) == ["dead", "swings", "full", "waits", "also calm", "calm"]
-
-
-def test_old_figures_are_stale_not_idle() -> None:
-    """Old figures are stale: after three polls and 5 s, or after two and a half scrapes."""
-    found = wall(
-        server("fresh", "g", state=BackendState.IDLE, age_s=4.0),
-        server("old", "g", state=BackendState.IDLE, age_s=6.0),
-        server("scraped", "g", state=BackendState.IDLE, age_s=30.0, scrape=Scrape("main", 15.0)),
-        server("late", "g", state=BackendState.IDLE, age_s=40.0, scrape=Scrape("main", 15.0)),
-        server("down", "g", state=BackendState.UNREACHABLE, age_s=60.0, failure=REFUSED),
-    )
-    states = {one.server.name: one.state for one in found.groups[0].servers}
-    expected = {"fresh": "idle", "scraped": "idle", "old": "stale", "late": "stale", "down": "unreachable"}
-    assert states == expected
 
 
 def test_unknown_figures_stay_unknown() -> None:

@@ -144,21 +144,6 @@ def test_an_engine_core_belongs_to_its_server(engines: Path) -> None:
     assert server.read_bytes is None
 
 
-def test_a_process_is_recognised_when_it_gets_its_title(engines: Path) -> None:
-    """A process is recognised once it has its title, seconds after its start; a finished compiler is gone."""
-    process(engines, 102, "/usr/bin/python3", "-c", "spawn_main()", parent=100)
-    process(engines, 103, "/usr/local/cuda/bin/cicc", "-v")
-    reader = workloads(engines)
-    assert [one.pid for one in reader.read(0.0).processes] == [100, 101]
-    process(engines, 102, "VLLM::Worker_TP1", parent=101)
-    for path in (engines / "proc" / "103").iterdir():
-        path.unlink()
-    (engines / "proc" / "103").rmdir()
-    found = reader.read(6.0)
-    assert [(one.pid, one.rank, one.server) for one in found.processes][2] == (102, "TP1", 100)
-    assert found.compilers == 0
-
-
 def test_what_holds_gpu_memory_is_a_workload_of_no_engine(engines: Path) -> None:
     """A process that holds GPU memory is a workload without an engine; one that has ended is left out."""
     found = workloads(engines).read(0.0, {90, 4711})
@@ -206,18 +191,6 @@ def test_connections_are_unknown_where_nothing_listens(engines: Path, lines: str
     if lines is not None:
         write(engines, "proc/100/net/tcp", _HEAD + lines)
     assert workloads(engines).read(0.0).processes[0].sockets is None
-
-
-@pytest.mark.outside
-def test_the_connections_of_this_process_are_those_that_it_made() -> None:
-    """Of a real listening socket, the kernel lists each connection with the end that its client has."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        with socket.create_connection(("127.0.0.1", port)) as client:
-            found = read_sockets("/proc", os.getpid(), port, contained=True)
-            assert found is not None
-            assert found == Sockets((end_marks(*client.getsockname()),), bridged=False, asked_s=found.asked_s)
-        assert read_sockets("/proc", os.getpid(), port, contained=False) == Sockets(hung_up=1)
 
 
 @pytest.mark.outside

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from sparktop.cli import main
 from sparktop.model.event import Event, Finding, Phase, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.figures import FIGURES
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
 from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, Loading, NodeView, Snapshot
@@ -21,7 +20,6 @@ from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.moments.happened import (
     PAGE_LINES,
-    _moved,
     compare_minutes,
     pivot,
     share_words,
@@ -47,7 +45,6 @@ from sparktop.recording.player import Recording, Span
 from sparktop.recording.recorder import Recorder
 from sparktop.store import SourceKey, Store
 from sparktop.store.event_log import condition_label
-from stage.rehearsal import Rehearsal
 from tests.moments.conftest import OUTAGE_S, Recorded, wall
 
 BEGAN = datetime(2026, 1, 15, 9, 0, tzinfo=UTC)
@@ -104,7 +101,7 @@ def any_events(seed: int, count: int) -> tuple[Event, ...]:
     return tuple(sorted(made, key=lambda one: one.at))
 
 
-@pytest.mark.parametrize("count", [0, 1, 7, 60, 4000])
+@pytest.mark.parametrize("count", [0, 1, 7, 60, 1000])
 def test_everything_is_counted_on_one_page(count: int) -> None:
     """Whatever the events are: each is in exactly one line or in the count of those without a line."""
     for seed in range(4):
@@ -351,23 +348,6 @@ def test_a_change_is_of_the_figure_before(before: float, after: float, words: st
     assert share_words((after - before) / max(before, after)) == words
 
 
-@pytest.mark.parametrize(
-    ("name", "before", "after", "words"),
-    [
-        ("temperature_c", 43.9, 52.7, "+8.8 °C"),
-        ("gpu_percent", 89.5, 49.5, "−40 points"),
-        ("power_w", 20.0, 30.0, "+50 %"),
-    ],
-)
-def test_a_temperature_and_a_share_change_by_a_difference(
-    name: str, before: float, after: float, words: str
-) -> None:
-    """Percent of degrees Celsius or of percent say nothing."""
-    figure = next(figure for figure in FIGURES if figure.name == name)
-    (moved,) = _moved(figure, "a", [before, before + 0.01] * 30, [after, after - 0.01] * 30)
-    assert moved.change == words
-
-
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (100, 5), (5, 100), (0, 0)])
 def test_a_span_too_short_for_a_comparison_says_so(before: int, after: int) -> None:
     """Seconds on a side are no minute: no figure is compared."""
@@ -394,20 +374,6 @@ def test_an_empty_span_is_a_page_too() -> None:
 def snapshot(seconds: float, *, server: BackendView, node: NodeView) -> Snapshot:
     """Return a snapshot of one server and one machine."""
     return Snapshot(at(seconds), seconds, 1.0, 2.0, backends=(server,), nodes=(node,))
-
-
-@pytest.mark.parametrize(("kind", "severity"), [("machines-differ", Severity.WARNING), ("yardsticks", None)])
-def test_findings_with_events_and_yardsticks_are_no_changes(kind: str, severity: Severity | None) -> None:
-    """An alert's own events say the same, and yardsticks come and go with the load."""
-    finding = Finding(kind, "a", "said", severity=severity)
-    plain = Rehearsal().play(5).snapshot()
-    server = plain.backends[0]
-    collector = MomentBuilder(plain.taken_at, plain.taken_at + timedelta(minutes=1))
-    for second, findings in enumerate([(), (finding,), ()]):
-        view = replace(server, findings=findings)
-        at = plain.taken_at + timedelta(seconds=second)
-        collector.add(replace(plain, backends=(view,), at=plain.at + second, taken_at=at))
-    assert not [one for one in collector.moment().changes if one.what == "finding"]
 
 
 def test_states_limits_identities_and_findings_are_changes() -> None:

@@ -19,7 +19,6 @@ from sparktop.demo.scenario import SCENARIOS, Scenario
 from sparktop.errors import UsageError
 from sparktop.model.ranks import RanksReading
 from sparktop.model.snapshot import BackendState, Snapshot
-from sparktop.model.targets import NodeThresholds, StateThresholds, Thresholds
 from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, RecordError, encode
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder
@@ -36,9 +35,6 @@ pytestmark = [pytest.mark.outside, pytest.mark.long]
 STEPS, STEP_S = 80, 3.0
 DOWN_AT_S = 100.0
 TAPE_S = 80
-STRICT = Thresholds(StateThresholds(busy_share=0.05, window_s=20.0), NodeThresholds(headroom_warn_gib=64.0))
-CHANGES = {20: STRICT, 40: Thresholds(), 60: STRICT}
-"""Thresholds by the second at which they are set."""
 ASKED = (62, 67, 72)
 """Seconds at which NCCL answers; the engine has stood still since second 45."""
 
@@ -166,35 +162,6 @@ def test_a_moment_that_is_still_read_is_named_at_once(taped: Tape) -> None:
     finish(replay)
     assert "→" not in replay.word()
     replay.recording.close()
-
-
-def test_a_step_back_while_a_moment_is_played_stays(taped: Tape, clock: Clock) -> None:
-    """What was played half when the user stepped back is not shown afterwards."""
-    recording = Recording([taped.path])
-    replay = Replay(recording, speed=16, clock=clock)
-    replay.step(-150)
-    finish(replay)
-    start = replay.picture().wall
-    replay.play()
-    replay.work(0.1)
-    clock.at += 0.5
-    replay.work(0.003)
-    assert replay.picture().wall == start
-    replay.step(-10)
-    finish(replay)
-    assert (start - replay.picture().wall).total_seconds() >= 10
-    recording.close()
-
-
-def test_played_at_the_end_it_begins_again(taped: Tape, replay: Replay, clock: Clock) -> None:
-    """As players do; without this, the key would do nothing in a replay that was just opened."""
-    finish(replay)
-    replay.play()
-    clock.at += 0.5
-    replay.work(100.0)
-    assert replay.is_playing
-    assert (replay.picture().wall - taped.live[0].taken_at).total_seconds() < 2
-    assert "▶" in replay.word()
 
 
 def test_events_are_found(replay: Replay) -> None:
@@ -331,26 +298,12 @@ def test_a_jump_far_into_a_recording_has_the_true_beginnings(tape: Tape) -> None
 
 
 def is_replayed_alike(tape: Tape) -> bool:
-    """Return whether each step's snapshot is the live one, field by field."""
+    """Return whether every third step's snapshot, and the last, is the live one, field by field."""
     player = Player(Recording([tape.path]))
-    for live in tape.live:
+    for live in (*tape.live[::3], tape.live[-1]):
         player.play(live.taken_at)
         assert comparable(player.snapshot()) == comparable(live)
     return player.unreadable == 0
-
-
-def test_thresholds_that_change_hold_in_the_replay(tmp_path: Path) -> None:
-    """Each second's snapshot is the live one, played from the start and after a jump."""
-
-    def change(live: Rehearsal, second: int) -> None:
-        if second in CHANGES:
-            live.store.set_thresholds(CHANGES[second])
-
-    tape = recorded(tmp_path / "a.rec.zst", None, change)
-    assert is_replayed_alike(tape)
-    jumped = Player(Recording([tape.path]))
-    jumped.seek(tape.live[45].taken_at)
-    assert comparable(jumped.snapshot()) == comparable(tape.live[45])
 
 
 def test_a_replay_shows_the_ranks_as_the_live_run_did(tmp_path: Path) -> None:

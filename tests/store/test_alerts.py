@@ -18,19 +18,16 @@ from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
-    CpuReading,
     GpuReading,
     MemoryReading,
     NetworkReading,
     NodeSample,
     SensorReading,
 )
-from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, Watch
 from sparktop.model.text import clean
 from sparktop.store import SourceKey
-from sparktop.store.node import NodeTrack
 from tests.store.conftest import World
 
 GIB = 2**30
@@ -181,19 +178,6 @@ def test_steps_that_are_slow_beside_its_peer_s_are_an_alert(
     found = [(alert.id, alert.message) for alert in world.snapshot().alerts]
     assert [name for name, _ in found] == (["backend:c:slow-steps"] if alerted else [])
     assert not alerted or alerted in found[0][1]
-
-
-def test_steps_are_not_compared_with_a_server_that_is_watched_no_more() -> None:
-    """Of many servers one that was eight seconds beside a slow one, and is removed, raises nothing later."""
-    others = tuple(BackendTarget(f"s{number}", f"http://s{number}") for number in range(60))
-    world = World(Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"), *others)))
-    for second in range(8):
-        world.feed(stepping(1000 + second, 60.0), name="b")
-        world.feed(stepping(1000 + second, 500.0), name="c")
-    world.store.remove(SourceKey.backend("b"))
-    for second in range(8, 30):
-        world.feed(stepping(1000 + second, 500.0), name="c")
-    assert alerts(world) == []
 
 
 def failing(at: float, **counts: float) -> EngineSample:
@@ -410,54 +394,13 @@ def test_a_limit_that_is_near_in_time_is_an_alert_before_memory_is_short() -> No
     assert list(seen)[:2] == ["headroom-limit warning", "headroom-limit critical"]
 
 
-def test_programs_that_start_do_not_use_up_the_memory() -> None:
-    """7.6 of 23.5 GiB taken within a minute raise nothing while 15.9 are left; the fall itself is shown."""
-    world = watching()
-    total = 23.5
-    shown = []
-    for second in range(0, 181, 2):
-        left = total - 7.6 * min(max(second - 20, 0), 60) / 60
-        memory = MemoryReading(
-            unified=False, total_bytes=round(total * GIB), available_bytes=round(left * GIB)
-        )
-        assert alerts_of_node(world, NodeSample(1000 + second, memory=memory)) == {}
-        shown.append(world.snapshot().nodes[0].headroom.until_limit_s)
-    falls = [until for until in shown if until is not None]
-    assert falls
-    assert min(falls) < 300
-
-
 @pytest.fixture
 def node() -> World:
     return watching()
 
 
-def look(at: float, *missed: float) -> NodeSample:
-    """Return a sample whose processor use is its time, with older samples in `missed`."""
-    return NodeSample(at, cpu=CpuReading(at), missed=tuple(look(one) for one in missed))
-
-
 def lost(at: float) -> Failure:
     return Failure(FailureKind.TIMEOUT, "slow", at)
-
-
-def known(series: Series) -> list[tuple[float, float | None]]:
-    return list(series)
-
-
-@given(
-    st.lists(st.tuples(st.integers(1000, 1060), st.sets(st.integers(1000, 1060), max_size=6)), max_size=12)
-)
-@settings(max_examples=30, deadline=None)
-def test_whatever_comes_when_the_history_is_in_order(replies: list[tuple[int, set[int]]]) -> None:
-    """Times ascend, each sample's value stands at its time, and the one shown is the newest of all."""
-    track, seen = NodeTrack(NodeTarget("n"), NodeThresholds()), set[int]()
-    for at, missed in replies:
-        track.accept_sample(look(at, *sorted(missed)), None, 2.0)
-        seen |= {at, *missed}
-        assert track.view.sample is not None
-        assert track.view.sample.at == max(seen)
-        assert known(track.view.history.cpu_percent) == [(at, at) for at in sorted(seen)]
 
 
 def test_rdma_is_no_part_of_the_network(node: World) -> None:

@@ -38,7 +38,7 @@ from sparktop.sources.replies import encode, make_reply
 from sparktop.store import SourceKey
 from stage.limited import LengthsDraw, LimitedRun, Setting, Users
 from stage.rehearsal import Rehearsal
-from tests.hardware.fake_driver import FakeDriver, h100, h200, mig_slice, refuse
+from tests.hardware.fake_driver import FakeDriver, h200, refuse
 from tests.store.conftest import World, page
 
 
@@ -136,21 +136,6 @@ def test_a_server_that_does_not_answer_has_no_limit(full: LimitedRun) -> None:
     full.store.accept(SourceKey.backend("server-1"), Failure(FailureKind.REFUSED, "refused", 30.5), 1.0)
     (view,) = full.store.snapshot().backends
     assert view.limited_by is None
-
-
-@pytest.mark.parametrize(("running", "waiting", "stays"), [(0, 1, True), (0, 3, False)])
-def test_the_limit_by_a_client_stays_while_a_lone_request_begins(
-    running: float, waiting: float, *, stays: bool
-) -> None:
-    """A poll that meets a request before its first step does not end the verdict; a queue does."""
-    run = LimitedRun(Setting(SOLO, Users(0, LENGTHS, per_s=1e-6)), 1)
-    run.play(40)
-    limit = of(run)
-    assert limit is not None
-    assert limit.kind is LimitKind.CLIENT
-    lane = LaneSample("0", running=running, waiting=waiting)
-    run.store.accept(SourceKey.backend("server-1"), EngineSample(40.5, "vllm", (lane,)), 1.0)
-    assert (of(run) is not None) == stays
 
 
 @pytest.mark.parametrize(
@@ -254,20 +239,6 @@ def test_no_backend_is_bored_at_the_limit_of_its_engine(name: str) -> None:
         for view in live.play(3).snapshot().backends:
             limit = view.limited_by
             assert view.state not in _RESTS or limit is None or limit.kind not in _WORKS, view.state_rule
-
-
-def test_no_backend_is_bored_while_its_gpu_is_at_work() -> None:
-    """A server that has run requests for 20 s on a busy GPU is not bored, however many slots are free."""
-    live = Rehearsal(backends=2, nodes=2, scenario=SCENARIOS["steady"])
-    shown = live.play(20).snapshot()
-    for node in shown.nodes:
-        assert node.sample is not None
-        assert (node.sample.gpus[0].utilization_percent or 0.0) > 80.0
-    for view in shown.backends:
-        assert view.running is not None
-        assert view.slots is not None
-        assert view.running < view.slots / 2
-        assert view.state is BackendState.BUSY, view.state_rule
 
 
 def swept(world: World, at: int, **lane: Any) -> Snapshot:  # noqa: ANN401 - fields
@@ -500,14 +471,3 @@ def test_a_driver_restart_is_not_eight_lost_gpus() -> None:
         Severity.INFO,
     ]
     assert picture.events[-1].message == "the GPUs answer again after 1 min"
-
-
-def test_splitting_a_gpu_anew_is_no_loss() -> None:
-    """MIG instances come and go; their GPU stays."""
-    driver = FakeDriver(h100(mig_slice((7, 0)), mig_slice((8, 0))), h200())
-    watched = Watched(driver)
-    watched.look(1000)
-    driver.gpus[0] = h100(None, mig_slice((9, 0)))
-    for at in (1040, 1080):
-        picture = watched.look(at)
-        assert (alerts(picture), events(picture)) == ([], [])

@@ -19,9 +19,7 @@ from sparktop.model.sweep import (
     Activities,
     ColumnRank,
     ConditionBar,
-    LevelSpan,
     LevelState,
-    LiveSeries,
     Mark,
     MarkKind,
     SearchView,
@@ -209,17 +207,6 @@ def test_the_countdown_has_its_size_and_says_how_to_stop_it(
     assert any("esc stops it" in row_text(row) for row in rows)
 
 
-@pytest.mark.parametrize("width", [80, 120, 200])
-def test_a_long_plan_leaves_the_frame_of_the_countdown_whole(width: int) -> None:
-    """Its end is cut; what the sweep is called, and that it is simulated, never are."""
-    words = "32 conversations of 5 turns, 6,000 tokens at first, 400 more each turn, 300 out, 60 s each"
-    edge = row_text(countdown_band(replace(COUNTDOWN, plan_words=words, simulated=True), width, 8)[0])
-    assert "┐sweep quick┌" in edge
-    assert "simulated ┐about to start┌" in edge
-    assert "  " not in edge
-    assert (words in edge) == (width == 200)
-
-
 def test_the_notices_hold_verdict_and_what_was_said() -> None:
     """The page has the verdict of a finished sweep, and all notices; without any it says so."""
     view = replace(running(), notices=("one thing", "another thing"))
@@ -276,13 +263,6 @@ def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
     assert "note: too high by 1.4 " in row_text(marks_key(marked, 100))
 
 
-def test_a_note_on_a_level_says_what_is_wrong_before_why() -> None:
-    """Of a small error, too, its size comes first."""
-    shown, note = evidence(), Mark("client_lag", "too high", "the generator was late", MarkKind.NOTE)
-    rows = evidence_screen(replace(shown, row=replace(shown.row, marks=(note,))), 120, 36)
-    assert "too high: the generator was late" in "\n".join(texts(rows))
-
-
 def test_a_level_whose_servers_still_work_says_what_it_waits_for() -> None:
     """Its runs are done; the next level begins once its servers rest."""
     view = running()
@@ -297,15 +277,6 @@ def test_a_level_in_which_the_sweep_ended_is_not_done() -> None:
     cut = (replace(view.levels[0], state=LevelState.CUT_SHORT), *view.levels[1:])
     text = "\n".join(texts(sweep_screen(replace(view, levels=cut), 120, 35)))
     assert f"{len(cut) - 1} of {len(cut)} done" in text
-
-
-def test_the_runs_of_a_level_are_drawn_from_the_newest_back() -> None:
-    """Below the newest run those before it, with the number of their requests."""
-    shown = evidence()
-    bars = shown.timelines[0].bars[:1]
-    runs = tuple(replace(shown.timelines[0], run=run, bars=bars) for run in range(3))
-    text = "\n".join(texts(evidence_screen(replace(shown, timelines=runs), 120, 80)))
-    assert re.findall(r"run \d, .*?(?:requests?\b)", text) == [f"run {run}, 1 request" for run in (3, 2, 1)]
 
 
 def test_a_running_sweep_fills_its_column_on_the_board() -> None:
@@ -371,7 +342,6 @@ def test_conditions_are_bars_against_their_limits() -> None:
 
 
 LENGTHS = (1024, 131_072)
-TABLE_WIDTHS = (80, 200)
 
 
 def series(name: str, lengths: Sequence[int] = LENGTHS, *, speed: float = 100.0) -> Series:
@@ -381,35 +351,6 @@ def series(name: str, lengths: Sequence[int] = LENGTHS, *, speed: float = 100.0)
         SeriesLevel(Level("", concurrency_point(64), length, 4), {"decode_tps": figure}) for length in lengths
     )
     return Series(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")
-
-
-@pytest.mark.parametrize("width", TABLE_WIDTHS)
-def test_a_difference_has_lengths_where_there_are_several(width: int) -> None:
-    """Each row of a difference has its length and its uncut change; the verdict names the lengths."""
-    found = difference(series("x"), series("y", speed=150.0))
-    rows = texts(difference_screen(found, width, 24))
-    for length in LENGTHS:
-        (row,) = [one for one in rows if f" c64/{length} " in one and "→" in one]
-        assert "▲ better" in row
-    assert "c64/1024, c64/131072" in found.verdict
-    alike = texts(difference_screen(difference(series("x"), series("y")), width, 24))
-    assert sum("not clear" in row or "no clear difference" in row for row in alike if "c64/" in row) >= 2
-
-
-NAMES = {"proxy": "A", "spark-a": "B"}
-
-
-def live_of(seconds: float, *levels: tuple[str, int]) -> LiveSeries:
-    """Return a sweep of `seconds` in which each of `levels` took the same time; the last one runs."""
-    each = seconds / len(levels)
-    spans = tuple(
-        LevelSpan(
-            Level(name, concurrency_point(c)), at * each, (at + 1) * each if at + 1 < len(levels) else None
-        )
-        for at, (name, c) in enumerate(levels)
-    )
-    count = int(seconds)
-    return LiveSeries(0.0, 1.0, count, tps=(1.0,) * count, spans=spans)
 
 
 SIZES = ((60, 16), (80, 24), (200, 50))

@@ -16,7 +16,6 @@ from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.engine import LaneSample
 from sparktop.model.event import Phase, Severity
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.instant import Instant
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.snapshot import LimitKind, Snapshot
 from sparktop.model.targets import RouterTarget
@@ -27,7 +26,6 @@ from sparktop.report import markdown_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.store import SourceKey
-from sparktop.store.balance_judging import verdict_event
 from tests.store.conftest import START
 from tests.store.fed_traces import NAMES, Look, Pair, lane, lives, looks
 
@@ -167,36 +165,6 @@ def test_lanes_that_swing_within_an_even_group_are_named() -> None:
     assert any(event.subject == "spark-a lanes" for event in seen.events)
 
 
-def test_backends_of_one_model_are_a_group_and_strangers_are_not() -> None:
-    """Without a router the model joins; before any answer, and alone, there is nothing to judge."""
-    pair = Pair(router=None, backends=("a", "b", "c"))
-    assert pair.look().balance == ()
-    pair.at += 10
-    for name in "ab":
-        pair.tell(name, lane("0", 1.0, 0.0, 1.0))
-    (found,) = pair.look().balance
-    assert (found.group, found.backends) == ("m", ("a", "b"))
-    assert found.strategy is None
-
-
-def test_snapshots_change_nothing_of_the_judgement() -> None:
-    """With many snapshots a second or none, verdicts, events and alerts are the same at the same times."""
-    often, never = Pair(), Pair()
-    for pair in (often, never):
-        begin = pair.at
-        for look in looks("leastbusy-c16", every=4):
-            pair.at = begin + look.at
-            for index, name in enumerate(pair.backends):
-                part = (look.running[index], look.waiting[index], look.tokens[index])
-                pair.tell(name, lane("0", *part, life_s=3.6))
-            if pair is often:
-                pair.store.snapshot()
-            pair.store.judge()
-    one, other = (pair.store.snapshot() for pair in (often, never))
-    assert one.balance[0].word is Is.OSCILLATING
-    assert (one.balance, one.events, one.alerts) == (other.balance, other.events, other.alerts)
-
-
 def test_a_router_that_sends_nearly_all_to_one_is_named() -> None:
     """In bursts with pauses the load never settles: the backends' counters show who got the requests."""
     pair, dice, burst = Pair(), random.Random(3), 0  # noqa: S311 - not a secret
@@ -307,11 +275,6 @@ def test_an_alert_that_a_sweep_ends_says_so_and_says_when_it_is_back() -> None:
     last = [one for one in after.events if one.about == alert.id][-1]
     assert (last.phase, last.at) == (Phase.BEGIN, alert.since)
     assert last.message.startswith("oscillating begins: spark-a and spark-b swing ")
-    unjudged = replace(after.balance[0], word_now=Is.UNKNOWN, reasons=())
-    when = Instant(pair.at, alert.since)
-    ended = verdict_event(Is.OSCILLATING, replace(unjudged, word=Is.UNKNOWN), when, 25.0)
-    assert ended is not None
-    assert ended.message == "oscillating ends, now unknown (it had lasted 25 s)"
 
 
 # Servers of one model that no known router joins: their loads are described, and nothing warns.
@@ -343,14 +306,6 @@ def test_owners_that_take_turns_raise_no_alarm(taking_turns: list[Snapshot]) -> 
     assert words == {Is.UNKNOWN, Is.UNEVEN}
     assert {seen.alerts for seen in taking_turns} == {()}
     assert taking_turns[-1].events == ()
-
-
-def test_the_same_loads_behind_a_router_are_a_swing() -> None:
-    """With a known router the very same loads are an oscillation, with an alert."""
-    seen = [*Pair().play(owners(200), life_s=OWNER_LIFE_S, snapshot_every_s=5.0)][-1]
-    (found,) = seen.balance
-    assert (found.word, found.router, found.bad) == (Is.OSCILLATING, "proxy", True)
-    assert [one.id for one in seen.alerts] == ["balance:proxy:oscillating"]
 
 
 def test_every_form_says_that_no_router_is_known(taking_turns: list[Snapshot]) -> None:

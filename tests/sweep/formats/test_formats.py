@@ -26,11 +26,11 @@ from sparktop.commands.sweep.run import level_line
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
 from sparktop.model.load import Level, LoadKind, LoadMode
-from sparktop.report.document.document import markdown_cell, wrap_markdown
+from sparktop.report.document.document import wrap_markdown
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
-from sparktop.sweep.compare.series import Series, load_reference, published_series, series_of
-from sparktop.sweep.formats import exports, post, report, tables
+from sparktop.sweep.compare.series import Series, series_of
+from sparktop.sweep.formats import exports, post, report
 from sparktop.sweep.formats.report import (
     comparison_json,
     comparison_markdown,
@@ -48,7 +48,7 @@ from sparktop.sweep.result.results import (
     Validity,
     YardstickSide,
 )
-from sparktop.sweep.terms.definitions import GROWTH, METRICS, TERMS, WARNINGS
+from sparktop.sweep.terms.definitions import GROWTH, METRICS, WARNINGS
 from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view
@@ -289,37 +289,6 @@ def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
     assert ["❌ c1, 39,000 in, 4 out", *["–"] * 6] in cells_of(comparison_markdown(compare(alone), alone))
 
 
-@pytest.mark.parametrize(
-    ("name", "baseline", "row"),
-    [
-        ("spark-topologies-2026-03", None, "c64 315.2 471.8 567.9 338.4 `simple-shuffle` (+20 %)"),
-        ("gx10-concurrency-first", None, "c256 285.8 5,391 1,024"),
-        ("gx10-concurrency-first", "gx10-patched", " c256 259.5 285.8 (+10.1 %)"),
-        ("spark-vllm-blog", None, "c64 322 131.0 16,400"),
-    ],
-)
-def test_a_published_table_comes_out_as_it_was_printed(name: str, baseline: str | None, row: str) -> None:
-    """Its last row, with the winner or against a baseline, whose name is not repeated."""
-    reference = load_reference(name)
-    series = published_series(reference)
-    compared = compare(series, baseline=baseline)
-    assert row in [" ".join(cells) for cells in cells_of(comparison_markdown(compared, series))]
-
-
-def test_an_untested_row_beside_tested_ones_is_marked() -> None:
-    """A star for a single run, words for no difference, a percentage for a difference; none leads by ±0 %."""
-    runs, near = (100.0, 101.0, 102.0), (101.0, 102.0, 103.0)
-    first = made_series("a", {1: (150.0, 151.0), 2: near, 4: (150.0,), 8: (100.2,)})
-    both = [first, made_series("b", {1: runs, 2: runs, 4: runs, 8: (100.0,)})]
-    rows = tables.winners(compare(both), "decode_tps", both).rows
-    assert [markdown_cell(row[-1]) for row in rows] == [
-        "`a` (+49 %)",
-        "no clear difference (`a` +1 % against `b`)",
-        "`a` ahead (+49 %)*",
-        "±0 %",
-    ]
-
-
 @pytest.mark.parametrize("code", sorted(WARNINGS))
 def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
     """In the row, in a sentence of its own, in CSV and in the line of a finished level."""
@@ -331,19 +300,6 @@ def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
     assert f"### Remarks on levels\n\n- c2: {mark.word}: what was seen" in text
     assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["validity"] == code
     assert f"warning: {mark.word}" in level_line("a", marked)
-
-
-def test_the_report_defines_the_words_of_its_tables() -> None:
-    """Those that occur, and no other."""
-    doubt = (Validity(code="few_runs", message="2 of 3"),)
-    told = made_level().model_copy(
-        update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": doubt}
-    )
-    text = report.sweep_markdown(made_sweep(("a", [told]), ("b", [made_level()])))
-    for term in ("std", "Padding", "Of limit", "Remarks"):
-        assert f"\n- {term}: " in text
-    bare = report.sweep_markdown(made_sweep(("a", [made_level(runs=1)])))
-    assert not [term for term in TERMS if f"\n- {term}: " in bare]
 
 
 ENGINE = TargetResult(

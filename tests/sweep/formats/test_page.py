@@ -25,7 +25,6 @@ from sparktop.sweep.result.results import (
     Latency,
     LevelResult,
     Rate,
-    ServerSide,
     SweepResult,
     TargetResult,
     Validity,
@@ -187,15 +186,6 @@ def test_addresses_are_shown_only_on_request(form: str) -> None:
         assert "https://10.1.2.3:4000/v1" in sweep_report(result, form, SweepPrivacy(addresses=True))
 
 
-def test_the_command_names_targets_or_their_addresses() -> None:
-    """As the reader of the report can use it."""
-    assert "sparktop sweep proxy alpha -c 2,4,8" not in sweep_report(full_sweep(), "md")
-    assert "sparktop sweep proxy alpha --pp 100" in sweep_report(full_sweep(), "md")
-    text = sweep_report(full_sweep(), "md", SweepPrivacy(addresses=True))
-    assert "sweep proxy=http://10.1.2.3:4000 alpha=http://10.1.2.4:8000" in text
-    assert "--slo ttft_p90_ms=2000" in text
-
-
 @pytest.mark.parametrize("form", [*FORMATS, "post"])
 def test_an_anonymous_report_has_aliases_for_names(form: str) -> None:
     """The same alias everywhere; no name, no path, no command line is left."""
@@ -211,25 +201,6 @@ def test_an_anonymous_report_has_aliases_for_names(form: str) -> None:
     if form in {"md", "html", "json"}:
         assert "backend-1 at (address) reads (path) on node-1" in text
         assert "Model-7B" in text
-
-
-def test_aliases_are_stable_and_a_machine_has_the_number_of_its_server() -> None:
-    """Two reports of one sweep have the same aliases."""
-    result = full_sweep()
-    level = result.targets[0].levels[0]
-    sides = {"omega": level.hardware["node-x"], "alpha": level.hardware["node-y"]}
-    targets = (
-        result.targets[0].model_copy(update={"levels": (level.model_copy(update={"hardware": sides}),)}),
-    )
-    result = result.model_copy(update={"targets": targets})
-    found = SweepPrivacy(anonymous=True).of_result(result)
-    assert found == SweepPrivacy(anonymous=True).of_result(result)
-    level = found.targets[0].levels[0]
-    assert sorted(level.hardware) == ["node-1", "node-2"]
-    assert sorted(level.served_by) == sorted(level.busy_batch) == ["backend-1", "backend-2"]
-    assert [sorted(split) for split in level.runs_split] == [["backend-1", "backend-2"]] * 3
-    assert level.each is not None
-    assert level.each.backends == ("backend-1", "backend-2")
 
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
@@ -360,23 +331,10 @@ def test_published_values_are_a_column() -> None:
     assert re.search(r"Against published values: `solo` decode [+−±]\d+ %", post)
     pasted = read(post, "post", "post.md")
     assert [(one.name, one.definitions) for one in pasted] == [("solo", {}), ("mine", {})]
-    both = post_of(made_sweep(("solo", levels), ("cluster-tp2", levels)), beside=published)
-    assert re.sub(" +", " ", both).count("| `solo`, published | `cluster-tp2`, published |") == 3
-    assert all(re.fullmatch(r"[\d.]+ \([^)]*%\)", cell) for cell in table(both)[1][-2:])
-    routed = made_sweep(("proxy", levels), ("mine", levels))
-    proxy = routed.targets[0].model_copy(update={"strategy": "simple-shuffle"})
-    routed = routed.model_copy(update={"targets": (proxy, *routed.targets[1:])})
-    assert re.sub(" +", " ", post_of(routed, beside=published)).count("| `proxy`, published |") == 3
     lone = post_of(made_sweep(("mine", levels)), beside=published[:1])
     heads = "| Decode, `solo`, published | Prefill, `solo`, published | TTFT, `solo`, published |"
     assert heads in re.sub(" +", " ", lone)
     assert all(re.fullmatch(r"[\d,.]+ \([^)]*%\)", cell) for cell in table(lone)[1][-3:])
-    several = post_of(made_sweep(("mine", levels)), beside=published)
-    heads = "| Decode, `solo`, published | Decode, `cluster-tp2`, published | Decode, `simple-shuffle`,"
-    assert heads in re.sub(" +", " ", several)
-    assert "left out" not in several
-    (pasted_alone,) = read(several, "post", "post.md")
-    assert pasted_alone.levels[0].figures["decode_tps"].mean == float(table(several)[0][1].split()[0])
     assert "left out" in post_of(made_sweep(("mine", levels), ("other", levels)), beside=published)
 
 
@@ -501,20 +459,6 @@ def test_a_level_beyond_the_slots_of_a_rival_is_no_win(slots: int | None, *, dec
         (result_view(result).headline or "", "no fair comparison at c4: wide has 4 slots, narrow 2"),
     )
     assert [words in text for text, words in told] == [decides] * len(told)
-
-
-@pytest.mark.parametrize(("generated", "words"), [(12, "every answer of this length, "), (11, "")])
-def test_what_was_warm_and_as_long_as_asked_is_in_the_line_of_the_load(generated: int, words: str) -> None:
-    """Answers of the length that was asked for, warm-up, prefix cache: only what the levels show."""
-    level = made_level(1)
-    level = level.model_copy(
-        update={"tokens": level.tokens.model_copy(update={"generated": generated}), "server": None}
-    )
-    result = made_sweep(("solo", [level]))
-    assert level.requests.ok * (result.plan.tg or 0) == 12
-    assert f"(pp100 tg4), {words}each level after a warm-up, " in post_of(result)
-    cached = level.model_copy(update={"server": ServerSide(prefix_cache_hit_percent=41.0)})
-    assert "prefix cache hits up to 41 %" in post_of(made_sweep(("solo", [cached])))
 
 
 def test_a_lead_that_is_not_clear_stands_beside_the_sign() -> None:

@@ -18,7 +18,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import LoadMode
 from sparktop.model.node import MemoryReading, NodeSample
-from sparktop.model.snapshot import LimitKind, NodeView
+from sparktop.model.snapshot import NodeView
 from sparktop.model.targets import GuardLimits
 from sparktop.store import SourceKey
 from sparktop.sweep.generator.wire import ClientHealth, WorkerTarget
@@ -42,10 +42,7 @@ from sparktop.sweep.run.server_side import (
     NodePoint,
     ServerLog,
     ServerPoint,
-    busy_batch,
-    level_limit,
     queue_reason,
-    sums_at_same_time,
 )
 from sparktop.sweep.run.validity import LevelFacts, TokensAsked, judge, notes_on, with_clock_shifts
 
@@ -231,14 +228,6 @@ def test_tokens_that_no_chunk_shows_are_told_with_what_they_cost() -> None:
         "no chunk shows 480 of 768 tokens (12 of 12 requests): "
         "TTFT, ITL, TPOT, decode, pure decode cannot be measured"
     )
-    some = TokenCounts(prompt=12 * 128, generated=12 * 64, hidden=2, hidden_requests=1)
-    shown: dict[str, object] = dict.fromkeys(("ttft_ms", "itl_ms"), Latency(mean=20.0))
-    shown |= dict.fromkeys(("decode_tps", "pure_decode_tps"), Rate(mean=1.0))
-    few = GOOD.model_copy(update={"tokens": some, **shown})
-    (mark,) = (one for one in judge(PLAN, few, FACTS) if one.code == "hidden_tokens")
-    assert mark.message.endswith("(1 of 12 requests): latencies leave those requests out")
-    many = few.model_copy(update={"requests": Requests(ok=100)})
-    assert "hidden_tokens" not in [one.code for one in judge(PLAN, many, FACTS)]
 
 
 def logged(*servers: tuple[str, float, float]) -> ServerLog:
@@ -260,15 +249,6 @@ def logged(*servers: tuple[str, float, float]) -> ServerLog:
 
 
 RUNS = [(0.0, 14.5), (35.0, 49.5)]
-
-
-def test_a_router_that_leaves_one_server_idle_speaks_for_the_level() -> None:
-    """The loaded server and the idle one agree; the level names the one with the larger batch."""
-    log = logged(("a", 16.0, 9.0), ("b", 1.0, 0.0))
-    found = log.limits({"a": (), "b": ()}, {"a": 16, "b": 16}, RUNS, "proxy")
-    chosen = level_limit(found, {"a": 16.0, "b": 1.0})
-    assert chosen is not None
-    assert (chosen[0], chosen[1].kind) == ("a", LimitKind.ROUTER)
 
 
 @pytest.mark.parametrize(
@@ -387,7 +367,6 @@ def node(name: str, *, unified: bool | None = True, answers: bool = True) -> Nod
             [node("a"), node("b")],
             f"guard: the sweep stops itself {USUAL} on a, b",
         ),
-        (GuardLimits(0.0, 0.0), [node("a"), node("b")], "no guard: it is switched off"),
         (
             GuardLimits(max_gpu_c=85.0),
             [node("a"), node("b", unified=False)],
@@ -423,27 +402,6 @@ def test_failures_have_a_share(ended: int, failed: int, *, stops: bool) -> None:
     if reason:
         assert f"{failed} of {ended}" in reason
         assert "HTTP 500" in reason
-
-
-def test_looks_of_different_moments_are_not_added_up() -> None:
-    """Twenty-three requests at one server and later at the other are not 46: only 30 are in flight."""
-    looks = {
-        "a": [look(1.0, 23.0), look(2.0, 9.0)],
-        "b": [look(1.4, 23.0), look(2.01, 22.0)],
-    }
-    assert sums_at_same_time(looks, running, 30) == [30]
-
-
-def test_steps_give_the_exact_batch() -> None:
-    """It is tokens a step, without those of speculative decoding; without steps, the samples' mean."""
-    points = [look(1.0, 3.0)]
-    assert busy_batch(points, Counters(generation_tokens=640.0, steps=20.0)) == 32.0
-    prompts = Counters(generation_tokens=16.0, steps=40.0)
-    assert busy_batch(points, prompts) == 1.0
-    more = Counters(generation_tokens=640.0, steps=20.0, spec_accepted_tokens=320.0)
-    assert busy_batch(points, more) == 16.0
-    assert busy_batch(points, Counters(generation_tokens=0.0, steps=0.0)) == 3.0
-    assert busy_batch(points, Counters(generation_tokens=640.0)) == 3.0
 
 
 GONE = Failure(FailureKind.REFUSED, "nothing listens there", 100.0)

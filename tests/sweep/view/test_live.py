@@ -76,20 +76,6 @@ def played() -> PlayedSweep:
     return PlayedSweep(made_sweep(("spark-a", levels), ("proxy", levels), preset="quick"))
 
 
-def test_before_anything_is_told_the_whole_plan_is_ahead(played: PlayedSweep) -> None:
-    """The list of levels stands from the beginning, in the order in which they will be made."""
-    view = played.view.view()
-    assert view.status is SweepStatus.STARTING
-    assert [(one.key.target, one.key.point.value) for one in view.levels] == [
-        ("spark-a", 1),
-        ("spark-a", 2),
-        ("proxy", 1),
-        ("proxy", 2),
-    ]
-    assert {one.state for one in view.levels} == {LevelState.AHEAD}
-    assert view.share == 0.0
-
-
 def test_a_running_level_tells_how_far_it_is(played: PlayedSweep) -> None:
     """After one of three runs and half of the second a level is between a third and two thirds."""
     played.level("spark-a", 2, runs=1)
@@ -125,18 +111,6 @@ def test_tokens_on_the_time_axis_are_those_that_came(played: PlayedSweep) -> Non
     assert live is not None
     tokens = sum(value or 0.0 for value in live.tps) * live.step_s
     assert tokens == pytest.approx(3 * RATE * (E2E_S - TTFT_S), rel=0.01)
-
-
-def test_a_warm_up_is_no_part_of_the_figures(played: PlayedSweep) -> None:
-    """Times to first token and ends of a warm-up are not counted; its tokens are on the axis."""
-    played.view.sample(played.snapshot())
-    played.run("spark-a", 2, 0, warm_up=True)
-    view = played.view.view(played.clock.now + 1)
-    assert view.moment is not None
-    assert (view.moment.ended, view.moment.ttft_p50_ms, view.moment.tokens) == (0, None, 0)
-    assert view.live is not None
-    assert any(view.live.tps)
-    assert view.levels[1].state is LevelState.WARMING_UP
 
 
 def test_the_end_gives_what_the_file_gives(played: PlayedSweep) -> None:
@@ -259,18 +233,6 @@ def test_a_call_is_computed_decoded_and_followed_by_its_tool() -> None:
     assert not found.queue_known
 
 
-def test_the_newest_requests_wait() -> None:
-    """The servers report one waiting request: it is the one that was sent last."""
-    ledger = AgentActivities()
-    ledger.begin_level(0.0, key_of(3))
-    for lane in range(3):
-        ledger.take(started(lane, 0.1 * lane))
-    ledger.set_waiting(1.0)
-    found = ledger.activities(1.0)
-    assert found is not None
-    assert [text[-1] for text in found.each] == ["p", "p", "w"]
-
-
 PLAN = Plan((SweepTarget("proxy", "http://127.0.0.1:1"),), (1, 4, 16), climb_to=256)
 
 
@@ -378,25 +340,6 @@ def test_places_beyond_the_names_are_nobody() -> None:
     evidence = stored_evidence(sweep(level.model_copy(update={"each": odd, "uncounted": None})), LEVEL)
     assert evidence is not None
     assert [bar.backend for one in evidence.timelines for bar in one.bars] == [None]
-
-
-def test_the_servers_of_a_level_are_there_when_it_is_opened() -> None:
-    """The batch that each one ran stands in the evidence and beside the comparison."""
-    side = ServerSide(running_mean=2.5, running_max=4.0, waiting_max=1.0, kv_cache_max_percent=30.0)
-    known = {"backends": {"spark-a": side}, "busy_batch": {"spark-a": 3.5}}
-    level = level_result(LEVEL, collect(level_events())).model_copy(update=known)
-    evidence = stored_evidence(sweep(level), LEVEL)
-    assert evidence is not None
-    shares = {one.name: one for one in evidence.shares}
-    assert (shares["spark-a"].busy_batch, shares["spark-a"].waiting_max) == (3.5, 1.0)
-    assert (shares["spark-b"].busy_batch, shares["spark-b"].requests) == (None, 3)
-    live = LiveView(
-        Plan((SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER),), (3,), pp=100, tg=4)
-    )
-    live.take(LevelMeasured("proxy", level, sweep(level)))
-    at_once = live.evidence(LEVEL)
-    assert at_once is not None
-    assert at_once.shares == evidence.shares  # as the facts beside them, not as the screen's polls saw it
 
 
 def looked_at(name: str, at: float, running: float, *, prefill_s: float, prefills: float) -> EngineSample:

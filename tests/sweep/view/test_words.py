@@ -23,7 +23,6 @@ from sparktop.model.sweep import ColumnRank
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats.written import capacity_text, sweep_report
-from sparktop.sweep.plan.slo import plain_words
 from sparktop.sweep.result.results import (
     AgentsResult,
     CapacityAnswer,
@@ -191,26 +190,6 @@ def test_no_winner_names_the_largest_lead() -> None:
     )
 
 
-def test_a_lead_of_single_runs_is_not_tested() -> None:
-    """The largest one is named with its level, and that runs are too few."""
-    single = made_sweep(*((name, [decoding_only(level(4, rate))]) for name, rate in (("a", 100), ("b", 130))))
-    words = "b +30 % decode against a at c4 (too few runs to test)"
-    assert result_view(single).headline == words
-
-
-def test_a_target_that_beats_some_but_not_all_is_no_winner() -> None:
-    """A target that beats one of two others only is not a winner; its lead is against the other one."""
-    made = [level(4, 99, 100, 101), level(4, 60, 88, 130), level(4, 79, 80, 81)]
-    result = made_sweep(*((name, [decoding_only(one)]) for name, one in zip("abc", made, strict=True)))
-    assert result_view(result).headline == "no clear winner in decode (not clear: a +8 % against b)"
-    assert "**No clear winner in decode (not clear: `a` +8 % against `b`).**" in sweep_report(result, "post")
-
-
-def decoding_only(made: LevelResult) -> LevelResult:
-    """Return the level without a prefill rate and without TTFT."""
-    return made.model_copy(update={"prefill_tps": None, "ttft_ms": None})
-
-
 def latency(p50: float, p90: float | None = None, count: int = 40) -> Latency:
     """Return a latency with these quantiles."""
     return Latency(mean=p50, p50=p50, p90=p90, count=count)
@@ -308,21 +287,6 @@ def test_a_range_is_said_with_both_ends() -> None:
     assert said(open_ended, "output_tps ≥ 600").endswith("holds from c = 24 to 64, the largest tried")
     none = Holds(concurrency=None, interval=(None, None), from_concurrency=None, from_interval=(129, None))
     assert said(none, "output_tps ≥ 2000").endswith("at no concurrency for sure: it takes c = 129 at least")
-
-
-@pytest.mark.parametrize(
-    ("condition", "words"),
-    [
-        ("ttft_p90_ms ≤ 2000", "first token p90 ≤ 2 s"),
-        ("stream_tps ≥ 15", "≥ 15 tok/s each"),
-        ("ttft_p90_ms ≤ 1e-05", "first token p90 ≤ 1e-05 ms"),
-        ("ttft_p90_ms ≤ 1.2.3", "ttft_p90_ms ≤ 1.2.3"),
-        ("anything else", "anything else"),
-    ],
-)
-def test_a_condition_has_plain_words(condition: str, words: str) -> None:
-    """The screen has no key of the JSON."""
-    assert plain_words(condition) == words
 
 
 AFTER_TOOL = ConditionResult(
