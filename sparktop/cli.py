@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from sparktop import __version__
 from sparktop.commands.arguments import Parser
-from sparktop.commands.output import drop_out, flush_out, tell, write_out
+from sparktop.commands.output import drop_out, tell, write_out
 from sparktop.ending import CLOSING_S, ENDING
 from sparktop.errors import SparktopError, UsageError
 from sparktop.files import raise_open_files
@@ -75,8 +75,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _INTERRUPTED
     except Exception as error:  # noqa: BLE001  # the last resort: a traceback belongs into the log
         return _log_bug(error)
-    finally:
-        flush_out()
 
 
 def program() -> NoReturn:

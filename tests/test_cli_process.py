@@ -118,6 +118,14 @@ def test_help_and_usage_errors_load_nothing_heavy(env: dict[str, str]) -> None:
     assert (code, out.splitlines()[-1]) == (0, "loaded []")
 
 
+@pytest.mark.parametrize("words", [["--help"], ["sweep", "--help"], ["--version"], ["spark-a", "--version"]])
+def test_help_that_cannot_be_written_is_an_error(words: list[str], env: dict[str, str]) -> None:
+    """A full disk is named, as for every other output."""
+    with Path("/dev/full").open("wb") as full:
+        code, _, err = ran([*COMMAND, *words], env, full.fileno())
+    assert (code, err) == (1, "sparktop: standard output: No space left on device\n")
+
+
 def test_piped_it_is_a_plain_report(engine: tuple[str, queue.Queue[str]], env: dict[str, str]) -> None:
     """Without a terminal, `sparktop` prints one report without escape sequences and ends with exit code 0."""
     code, out, err = ran([*COMMAND, engine[0]], env)

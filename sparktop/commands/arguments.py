@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 from msgspec import Struct
 
 from sparktop import typed as typed_numbers
-from sparktop.commands.output import tell
+from sparktop.commands.output import tell, write_out
 from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
 from sparktop.model.text import clean
@@ -75,6 +75,10 @@ class Parser(argparse.ArgumentParser):
         near = self._option_near(message.removeprefix(_UNKNOWN)) if message.startswith(_UNKNOWN) else ""
         text = f"{clean(message, 300)}{near}"
         raise UsageError(f"{text}{' See' if text.endswith('?') else '; see'} {self.prog} --help")
+
+    def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002  # argparse has it
+        """Write help or version as the result of a command: what cannot be written is an `OutputError`."""
+        write_out(message)
 
     def _option_near(self, words: str) -> str:
         """Return ": did you mean '--config'?" if the first of `words` is nearly an option; else ""."""

@@ -63,15 +63,6 @@ def write_markdown(text: str) -> None:
     write_out(text)
 
 
-def flush_out() -> None:
-    """Flush standard output, to which argparse may have printed; ignore errors such as a closed pipe."""
-    try:
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    except OSError:
-        drop_out()
-
-
 def tell(message: str) -> None:
     """Write a message to standard error, each line cleaned and prefixed with "sparktop: "; ignore errors.
 

@@ -265,7 +265,8 @@ _SERVER_LABEL = b'{server="'
 _METRIC_NAME = re.compile(rb"\n[ \t]*+(?:#[ \t]++TYPE[ \t]++)?+([A-Za-z_:][\w:]*+)[ \t{]")
 """The name in a sample or in a comment that states its type."""
 _METRIC_LINE = re.compile(
-    rb"\n[ \t]*+(?:#[ \t]++(?:HELP|TYPE)[ \t]|[A-Za-z][^\W_]*+[_:][\w:]*+(?:\{|[ \t]++[-+]?+(?:\d|NaN|Inf)))"
+    rb"\n[ \t]*+(?:#[ \t]++(?:HELP[ \t]|TYPE[ \t]|EOF)"
+    rb"|[A-Za-z][^\W_]*+[_:][\w:]*+(?:\{|[ \t]++[-+]?+(?:\d|NaN|Inf)))"
 )
 """A line by which a response is recognised as a metrics page, of whatever program."""
 _CLASSIFIED_BYTES = 65536
@@ -427,28 +428,27 @@ def _no_engine_error(body: bytes, engine: str) -> PageError:
     if declared is not None and (engine == "nim" or declared[1] != vllm.NIM_PREFIX.encode()):
         title = ENGINES[_ENGINE_OF_PREFIX[declared[1]]].title
         return PageError(FailureKind.METRICS_DISABLED, f"the metrics of {title} have no values yet")
-    program, is_other = _program_of_page(padded)
-    message = f"metrics of {program}: no engine figures"
-    if is_other:
-        return PageError(FailureKind.OTHER_PROGRAM, message)
-    expected = ENGINES.get(engine)
+    program = _program_of_page(padded)
+    if program is not None:
+        return PageError(FailureKind.OTHER_PROGRAM, f"metrics of {program}: no engine figures")
+    expected, message = ENGINES.get(engine), "a metrics page without engine figures"
     if expected is not None and expected.silent:
         message = f"no {expected.prefix} name on the metrics page: {expected.title} {expected.silent}"
     return PageError(FailureKind.METRICS_DISABLED, message)
 
 
-def _program_of_page(padded: bytes) -> tuple[str, bool]:
+def _program_of_page(padded: bytes) -> str | None:
     """Return the program that writes a page without an engine's names, by the first words of its names.
 
-    The second value is False if all names are of those that any program may write.
+    None if all names are of those that any program may write.
     """
     names = (line[1].decode() for line in _METRIC_NAME.finditer(padded))
     first_words = Counter(re.split("[_:]", name, maxsplit=1)[0] for name in names)
     own_words = [word for word, _ in first_words.most_common() if word not in _PLAIN]
     if not own_words:
-        return "another program", False
+        return None
     unknown = f"another program ({clean(own_words[0], 30)}_...)"
-    return next((_PROGRAMS[word] for word in own_words if word in _PROGRAMS), unknown), True
+    return next((_PROGRAMS[word] for word in own_words if word in _PROGRAMS), unknown)
 
 
 def _looks_like(body: bytes) -> str:

@@ -156,7 +156,7 @@ class RouteFinder:
 
 Get = Callable[[str, float], Awaitable[Response]]
 """Requests a route within a deadline in seconds; raises `AnswerError`."""
-_NO_PROPS = frozenset({FailureKind.NOT_FOUND, FailureKind.MALFORMED})
+_NO_PROPS = frozenset({FailureKind.NOT_FOUND, FailureKind.MALFORMED, FailureKind.UNAUTHORIZED})
 """Failures of `/props` at a server that is known to be llama.cpp's: something in front of it hides it."""
 _NO_PAGE = frozenset({FailureKind.NOT_FOUND, FailureKind.HTTP})
 """Failures of llama.cpp's metrics page without --metrics (HTTP status 501)."""

@@ -21,7 +21,9 @@ PACED = ("--rate", "4", "--arrivals", "constant", "--duration", "3", "--pp", "24
 DEEP = ("--depth", "400", "-c", "1", "--pp", "40", "--tg", "9", "--runs", "1")
 LONGEST = ("--longest", "-c", "1", "--pp", "400", "--tg", "9", "--runs", "1")
 BURST = ("-c", "2", "--pp", "40", "--tg", "9", "--runs", "1")
-"""A calibration asks for fewer tokens, which distinguishes its requests from those of a run."""
+LONG = 9
+"""Tokens that a run asks for; a calibration asks for fewer."""
+ONE_FAILED = {"requests.ok": 1, "requests.failed": 1}
 ALL_OK = {"requests.ok": 2, "requests.failed": 0, "tokens.generated": 18}
 
 
@@ -205,6 +207,34 @@ def parts(*texts: str) -> Answer:
     return answer
 
 
+def breaks_off(*last: Callable[[Asked], object]) -> Answer:
+    """Return an answer to each second request of a run that ends after four tokens and these events."""
+
+    async def answer(asked: Asked) -> None:
+        if asked.tokens < LONG or asked.number % 2:
+            await asked.stream()
+            return
+        asked.start()
+        for _ in range(4):
+            asked.event(asked.token())
+        for event in last:
+            asked.event(event(asked))
+        asked.end()
+
+    return answer
+
+
+def finished_with(reason: object) -> Callable[[Asked], object]:
+    """Return an event that ends an answer for a reason of any JSON type."""
+
+    def event(asked: Asked) -> object:
+        told = asked.token()
+        told["choices"][0]["finish_reason"] = reason
+        return told
+
+    return event
+
+
 async def created(asked: Asked) -> None:
     """Answer with another status of success."""
     asked.write("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -232,6 +262,24 @@ STREAMS: dict[str, Behaviour] = {
     "http-1.0": Behaviour("an answer may end with its connection", as_http_1_0),
     "no-done": Behaviour("a finish reason ends a stream", ends_with(": bye\n\n")),
     "open-done": Behaviour("the last event may lack its empty line", ends_with("data: [DONE]\n")),
+    "error-after-tokens": Behaviour(
+        "an event without an answer is an error under any of its names, also after tokens",
+        breaks_off(lambda _asked: {"detail": "upstream gone"}),
+        shows=ONE_FAILED,
+        marks=frozenset({"errors"}),
+    ),
+    "aborted": Behaviour(
+        "the reason of an end may be an object",
+        breaks_off(finished_with({"type": "abort", "message": "engine died"}), Asked.usage),
+        shows=ONE_FAILED,
+        marks=frozenset({"errors"}),
+    ),
+    "timed-out": Behaviour(
+        "what the server gave up is no answer",
+        breaks_off(finished_with("timeout"), Asked.usage),
+        shows=ONE_FAILED,
+        marks=frozenset({"errors"}),
+    ),
     "no-finish": Behaviour(
         "an answer whose framing is complete and that has all its tokens is whole", no_finish
     ),

@@ -64,7 +64,7 @@ _ROUTER_MS_HEADER = "x-litellm-overhead-duration-ms"
 """Header in which LiteLLM says how many milliseconds it added."""
 _ROUTER_MS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,20})?")
 """A valid value of the header; LiteLLM may also send "None" or a negative number, which count as unknown."""
-_FAILED_FINISHES = frozenset({"error", "abort"})
+_FAILED_FINISHES = frozenset({"error", "abort", "aborted", "cancelled", "timeout"})
 """Finish reasons with which a server says that it did not complete the answer."""
 
 
@@ -291,10 +291,6 @@ class Exchange:
             message = f"{where} answered without an event stream{quoted}"
             failure = body_failure(words, body, at, self._terms)
             self._end_request(at, EndReason.ERROR, failure or request_failure(errors.NO_STREAM, message, at))
-        elif not stream.tokens and errors.has_error(bytes(self.words)):
-            beginning = bytes(self.words).strip().removeprefix(b"data:")
-            words = server_words(beginning, self._terms.secrets, WORDS_LIMIT)
-            self._end_request(at, EndReason.ERROR, event_failure(words, at, self._terms))
         elif stream.finish_reason in _FAILED_FINISHES:
             message = f"{where} ended a request with finish_reason {stream.finish_reason}"
             self._fail(at, errors.ERROR_EVENT, message)

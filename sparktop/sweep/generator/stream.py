@@ -203,6 +203,9 @@ class _Chunk(Struct):
     usage: Any = None
     error: Any = None
     object: Any = None
+    errors: Any = None
+    detail: Any = None
+    message: Any = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
@@ -220,8 +223,10 @@ def read_event(data: bytes) -> StreamEvent:
         chunk = _decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         chunk = _odd_chunk(data)
-    if chunk.error or chunk.object == "error":
-        error = chunk.error or json.loads(data.decode("utf-8", "replace"))
+    error = chunk.error
+    if not (error or chunk.choices or chunk.usage):  # where there is no answer, an error has other names, too
+        error = chunk.errors or chunk.detail or (chunk.message if isinstance(chunk.message, str) else None)
+    if error or chunk.object == "error":
         if isinstance(error, dict):
             error = error.get("message") or error.get("detail") or error.get("type") or ""
         return StreamEvent(error=clean(error, _WORDS_LIMIT))
@@ -236,6 +241,8 @@ def read_event(data: bytes) -> StreamEvent:
     answers = bool((text and not thoughts) or delta.tool_calls or delta.function_call or delta.refusal)
     reasons = bool((text and thoughts) or delta.reasoning_content or delta.reasoning or delta.thinking)
     finish = choice.finish_reason
+    if isinstance(finish, dict):  # as SGLang's own interface has it
+        finish = finish.get("type")
     visible = id_count or int(answers or reasons)
     is_empty = not visible and "" in (choice.text, delta.content)
     usage = None if chunk.usage is None else _read_usage(chunk.usage)

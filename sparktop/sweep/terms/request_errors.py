@@ -230,15 +230,15 @@ def body_failure(words: str, body: bytes, at: float, server: Server) -> RequestF
     if lower.startswith((b"<!doctype html", b"<html")):
         message = f"{server.where} answered with a web page: is the URL that of the API, and the port right?"
         return request_failure(NO_STREAM, message, at)
-    if words and has_error(body):
+    if words and _has_error(body):
         return request_failure(
             ERROR_EVENT, f"{server.where} answered with an error and HTTP 200: {words}", at
         )
     return None
 
 
-def has_error(body: bytes) -> bool:
-    """Return whether a body, or the first event of a stream, has an error and no answer."""
+def _has_error(body: bytes) -> bool:
+    """Return whether a body has an error and no answer."""
     return b'"choices"' not in body and any(key in body for key in _ERROR_KEYS)
 
 

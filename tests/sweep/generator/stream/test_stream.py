@@ -117,6 +117,9 @@ def test_reasoning_is_told_apart(delta: dict[str, Any], tokens: int, reasoning: 
         ({"error": "gone"}, "gone"),
         ({"object": "error", "message": "old style"}, "old style"),
         ({"error": {"code": 500}}, ""),
+        ({"detail": "upstream gone"}, "upstream gone"),
+        ({"errors": {"message": "out of memory"}, "choices": []}, "out of memory"),
+        ({"message": "overloaded", "code": 429}, "overloaded"),
     ],
 )
 def test_errors_are_told_in_the_servers_words(found: dict[str, Any], words: str) -> None:
