@@ -35,7 +35,7 @@ from sparktop.model.load import Level, LoadKind, concurrency_point
 from sparktop.model.sweep import SweepMoment, SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSpec, Watch
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
-from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan, preset_line
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
 from sparktop.sweep.run.forecast import plan_sentences
@@ -303,13 +303,6 @@ def test_a_terminal_that_is_gone_ends_nothing() -> None:
     line.take(Notice("one"))
     line.take(Notice("two"))
     assert line.stream is None
-
-
-def _plan(*words: str) -> Plan:
-    parser = Parser("sparktop sweep", description="")
-    add_arguments(parser)
-    target = SweepTarget("a", "http://127.0.0.1:1")
-    return make_plan(find_preset(DEFAULT) | spec_of(parser.parse_args(words)), [target])
 
 
 def test_old_spellings_mean_the_new_ones(capsys: pytest.CaptureFixture[str]) -> None:

@@ -177,28 +177,6 @@ def test_a_time_axis_takes_its_width(width: int, step: float) -> None:
 
 
 @given(
-    points=st.lists(st.floats(1, 500), min_size=2, max_size=120, unique=True),
-    width=st.integers(4, 60),
-    ratios=st.booleans(),
-    data=st.data(),
-)
-def test_the_largest_point_is_always_drawn_in_its_column(
-    points: list[float], width: int, *, ratios: bool, data: st.DataObject
-) -> None:
-    """A column shows the value furthest from 0 of all its points."""
-    points.sort()
-    values = [0.1] * len(points)
-    peak = data.draw(st.integers(0, len(points) - 1))
-    values[peak] = -0.9
-    axis = PlotAxis(points[0], points[-1], width, ratios=ratios)
-    columns = axis.columns(points, values)
-    assert len(columns) == 2 * width
-    first = 2 * axis.cell(points[peak])
-    assert -0.9 in columns[max(0, first - 1) : first + 3]
-    assert None not in columns
-
-
-@given(
     low=st.floats(0.1, 50),
     ratio=st.floats(1.2, 100),
     width=st.integers(3, 120),

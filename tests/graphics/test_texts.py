@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from sparktop.graphics import numbers
-from sparktop.graphics.braille import block_table
 from sparktop.graphics.cells import bar, cell_width, fit, segments
 from sparktop.graphics.numbers import duration_words, forecast_words, range_words
 
@@ -68,21 +67,6 @@ def test_segments_fill_the_width(parts: list[float], total: float, width: int) -
     largest = max([part for part in parts if part > 0] + [total], default=0.0)
     visible = [index for index, part in enumerate(parts) if part > 0 and part / largest > 0]
     assert sum(widths[index] > 0 for index in visible) >= min(len(visible), width)
-
-
-@pytest.mark.parametrize(
-    ("braille", "blocks"),
-    [
-        ("⠀⣀⣤⣶⣿", " ▄▄██"),  # heights 0 to 4
-        ("⡇⢸⣸⣇", "▌▐▟▙"),
-        ("⡪", "▒"),  # the inside of the waiting layer
-        ("⠛⠉", "▀▀"),
-        ("12 % ┄", "12 % ┄"),
-    ],
-)
-def test_each_half_of_a_cell_keeps_its_place(braille: str, blocks: str) -> None:
-    """Two rows of dots become half a cell; other text stays the same."""
-    assert braille.translate(block_table()) == blocks
 
 
 Figure = Callable[[float | None, int], str]
@@ -215,22 +199,6 @@ def test_an_age_counts_full_units(seconds: float | None, shown: str) -> None:
     assert numbers.age(seconds) == shown
 
 
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (0, "0"),
-        (2.5, "2.5"),
-        (999.9, "1k"),
-        (25_000, "25k"),
-        (None, "–"),
-        (1e300, "1e+300"),
-    ],
-)
-def test_ticks_are_short(value: float | None, shown: str) -> None:
-    """Labels of an axis have no superfluous digits and lose none of a round value."""
-    assert numbers.tick(value) == shown
-
-
 UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
 
 
@@ -272,18 +240,6 @@ def test_a_forecast_too_wide_to_plan_with_has_its_middle_and_its_end(
 ) -> None:
     """From a factor of six on, above a minute."""
     assert forecast_words(*ends) == words
-
-
-@given(st.floats(0, 50_000), st.floats(1, 20))
-def test_a_range_in_words_is_never_narrower(least_s: float, factor: float) -> None:
-    """Both ends of a range are rounded outwards, by a minute at most, or by ten above an hour and a half."""
-    most_s = max(1.0, least_s * factor)
-    low, _, high = range_words(least_s, most_s).removeprefix("up to ").rpartition(" to ")
-    unit = high.split()[-1]
-    assert seconds(high) >= most_s - (3600 if "d" in high else 0.5)
-    assert seconds(high) <= most_s + max(60, 600 * (most_s >= 5400)) + 5
-    if low:
-        assert seconds(low if low[-1].isalpha() else f"{low} {unit}") <= least_s
 
 
 def seconds(words: str) -> float:

@@ -63,19 +63,6 @@ def test_a_gap_that_late_points_disprove_goes() -> None:
     assert points(made) == [(1, 1), (2.5, None), (4.5, None), (5, 50), (6, 60)]
 
 
-def test_what_is_older_than_a_full_history_is_dropped() -> None:
-    """A full history drops points older than its oldest, and insertion cannot exceed its capacity."""
-    made = table(*((float(at), 1.0) for at in range(10, 20)), capacity=10)
-    made.insert(late(1, 9.5, 12.5), apart_s=0)
-    assert len(made) == 11
-    assert [at for at, _ in points(made)] == [11, 12, 12.5, 13, 14, 15, 16, 17, 18, 19]
-    made.insert(late(*(20.0 + at for at in range(600))), apart_s=0)
-    assert 10 <= len(made) <= 12
-    assert len(points(made)) == 10
-    made.insert([], apart_s=1)
-    assert made.series()["a"].last_at == 619
-
-
 @given(
     st.lists(st.tuples(st.integers(0, 40), st.none() | st.integers(0, 9)), max_size=30),
     st.lists(st.lists(st.integers(0, 40), max_size=8, unique=True), max_size=4),
@@ -133,24 +120,6 @@ def test_a_history_keeps_a_quarter_more_than_it_shows_at_most(capacity: int) -> 
         table.append(float(at), {"a": 1.0})
         assert len(table) <= capacity + max(1, capacity // 4)
     assert len(table.series()["a"]) == capacity
-
-
-@given(
-    st.lists(
-        st.sampled_from([None, -0.0, 0.0, 1.0, 0.1, 1 / 3, 1e300, 16_777_217.0]), min_size=60, max_size=90
-    )
-)
-def test_full_pages_keep_every_bit_of_all_kinds_of_columns(values: list[float | None]) -> None:
-    """Full pages keep every bit of constant, single-precision, repeated and distinct values."""
-    table = HistoryTable(("mixed", "constant", "whole", "apart"), 80)
-    for at, value in enumerate(values):
-        table.append(at / 3, {"mixed": value, "constant": 0.1, "whole": float(at % 5), "apart": at / 7})
-    kept = table.series()
-    assert [repr(value) for _, value in kept["mixed"]] == [repr(value) for value in values[-80:]]
-    assert {value for _, value in kept["constant"]} == {0.1}
-    places = range(len(values))[-80:]
-    assert list(kept["whole"]) == [(at / 3, float(at % 5)) for at in places]
-    assert list(kept["apart"]) == [(at / 3, at / 7) for at in places]
 
 
 NAMES = ["\u2800", "\u2800\u2800", "\u3164", " \u3164 ", "\uffa0", "\u1160\u115f", "\u17b4"]

@@ -7,19 +7,17 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from sparktop.model.load import (
-    CallStart,
     ConversationCall,
     LoadEvent,
     RequestEnded,
     RequestStarted,
     RunStarted,
-    Turn,
 )
 from sparktop.simulation.calibration import KV_BLOCKS, SOLO
 from sparktop.simulation.engine import Engine
 from sparktop.sweep.plan.conversations import find_conversations
 from stage.clients import DirectDestination, VirtualTime
-from stage.conversations import Conversations, planned_turns, turn_hashes
+from stage.conversations import Conversations, planned_turns
 
 ENGINE = replace(SOLO, max_model_len=65_536)
 BLOCK = ENGINE.block_tokens
@@ -76,36 +74,3 @@ def test_a_large_pool_hits_all_that_an_endless_cache_would_hit() -> None:
     admitted = [end for end in ran.ends.values() if end.generated_tokens]
     assert tally.prefix_hits == sum(end.cached_tokens or 0 for end in admitted)
     assert tally.prefix_queries == sum(end.prompt_tokens or 0 for end in admitted)
-
-
-def test_hashes_change_with_conversation_compaction_and_salt() -> None:
-    """The shared start is equal for all; everything after it differs."""
-    place = ConversationCall(0, 0, 1, 0, CallStart.HUMAN, None, 100, 28)
-    turn = Turn(place, 0.0, 128, 32, 64, 0)
-    hashes = turn_hashes(turn, 16)
-    assert len(hashes) == 10
-    other = turn_hashes(replace(turn, place=replace(place, conversation=1)), 16)
-    compacted = turn_hashes(replace(turn, compactions=1), 16)
-    for one in (other, compacted):
-        assert one[:4] == hashes[:4]
-        assert not set(one[4:]) & set(hashes[4:])
-    longer = turn_hashes(replace(turn, prompt_tokens=500), 16)
-    assert longer[:10] == hashes
-    assert not set(turn_hashes(turn, 16, salt=1)) & set(hashes)
-
-
-def test_a_prompt_beyond_the_context_ends_with_its_reason() -> None:
-    """The engine refuses it, and the lane goes on with its next turn after half a second at least."""
-    engine = Engine(replace(ENGINE, max_model_len=1_000), token_events=False)
-    time = VirtualTime([engine])
-    place = ConversationCall(0, 0, 0, 0, CallStart.HUMAN, None, 0, 2_000)
-    agents = Conversations(
-        time, DirectDestination(time), [[Turn(place, 0.0, size, 8, 0, 0) for size in (2_000, 90)]]
-    )
-    agents.start(10.0)
-    time.run(100)
-    ends = [one for one in agents.events if isinstance(one, RequestEnded)]
-    assert [end.ok for end in ends] == [False, True]
-    assert ends[0].error is not None
-    assert "more than the model's context" in ends[0].error.message
-    assert ends[1].at > 0.5

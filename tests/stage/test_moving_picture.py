@@ -55,13 +55,3 @@ async def test_each_moment_is_its_picture() -> None:
     assert "animation: m" in svg
     assert "2s step-end infinite" in svg
     assert "<script" not in svg
-
-
-async def test_without_motion_it_is_the_last_picture() -> None:
-    """Each group states whether it is visible without motion."""
-    drawn = await pictures(2)
-    svg = animate(drawn, 0.5)
-    still = dict(re.findall(r"\.(m\d+) \{ visibility: (\w+);", svg))
-    parts = [inside for name, inside in GROUP.findall(svg) if still.get(name, "visible") == "visible"]
-    assert set(TEXT.findall("".join(parts))) == set(TEXT.findall(drawn[-1]))
-    assert "prefers-reduced-motion: reduce" in svg

@@ -12,17 +12,15 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from sparktop.demo.machine import SimulatedMachine
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.model.load import EndReason, Level, LoadMode, concurrency_point
-from sparktop.model.sweep import SweepStatus
+from sparktop.model.load import EndReason, Level, concurrency_point
 from sparktop.model.targets import GuardLimits
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.report.json_snapshot import to_json
 from sparktop.sweep.plan.plan import Plan
 from stage.rehearsal import Rehearsal
-from stage.sweep import Halt, RehearsedSweep
+from stage.sweep import RehearsedSweep
 
 pytestmark = pytest.mark.long
 
@@ -55,21 +53,6 @@ def test_the_way_there_does_not_matter() -> None:
     for _ in range(30):
         store = rehearsal.play(1)
     assert to_json(store.snapshot()) == to_json(at_once)
-
-
-def test_an_engine_that_spans_machines_slows_with_the_slower_one() -> None:
-    """A power fault on one of two machines costs the whole engine."""
-    speeds: list[float] = []
-    faults: list[dict[int, SimulatedMachine]] = [{}, {1: SimulatedMachine(slow_clock=True)}]
-    for machines in faults:
-        rehearsal = Rehearsal(backends=1, nodes=2, span=2, machines=machines)
-        backend = rehearsal.play(60).snapshot().backends[0]
-        assert backend.itl.mean_s is not None
-        speeds.append(backend.itl.mean_s)
-    assert speeds[1] > 1.2 * speeds[0]
-
-
-SHUFFLE = "simple-shuffle"
 
 
 def plan_of(sweep: RehearsedSweep, *names: str, **changes: object) -> Plan:
@@ -110,49 +93,6 @@ async def test_nothing_in_it_is_to_be_doubted_but_its_length() -> None:
             assert level.server.generation_tokens == 16 * 3 * level.concurrency
             # A node is polled every 2 s: a shorter level may lie between two samples.
             assert level.hardware or (level.duration_s or 0.0) < 2
-
-
-async def test_it_stays_where_it_is_told_to() -> None:
-    """Stopped in the second run of the last level, one level is in the table and eight requests in flight."""
-    sweep = RehearsedSweep()
-    halt = Halt(Level("spark-a", concurrency_point(8), 64, 16), run=1, after_s=0.3)
-    await sweep.play(plan_of(sweep, "spark-a"), halt=halt)
-    view = sweep.view()
-    assert view.status is SweepStatus.RUNNING
-    assert view.moment is not None
-    assert (view.moment.run, view.moment.in_flight) == (2, 8)
-    assert view.moment.key == Level("spark-a", concurrency_point(8), 64, 16)
-    assert sweep.result is not None
-    (target,) = sweep.result.targets
-    assert [level.concurrency for level in target.levels] == [1]
-    evidence = sweep.evidence(Level("spark-a", concurrency_point(8), 64, 16))
-    assert evidence is not None
-    assert evidence.timelines
-
-
-async def test_a_rival_router_before_the_same_servers_spreads_what_the_stale_one_does_not() -> None:
-    """Least-busy on stale counts sends a burst to one server; shuffle uses both and decodes faster."""
-    sweep = RehearsedSweep(rivals=(SHUFFLE,))
-    await sweep.play(plan_of(sweep, "proxy", SHUFFLE, concurrency=(32,)))
-    assert sweep.result is not None
-    herd, spread = (target.levels[0] for target in sweep.result.targets)
-    assert set(spread.served_by) == {"spark-a", "spark-b"}
-    assert spread.decode_tps is not None
-    assert herd.decode_tps is not None
-    assert spread.decode_tps.mean > 1.2 * herd.decode_tps.mean
-    assert sweep.view().topologies is not None
-
-
-async def test_steady_load_ends_with_its_time() -> None:
-    """A steady run of twelve seconds keeps its concurrency all along."""
-    sweep = RehearsedSweep()
-    plan = plan_of(sweep, "spark-b", concurrency=(4,), mode=LoadMode.STEADY, duration_s=12.0, runs=1)
-    await sweep.play(plan)
-    assert sweep.result is not None
-    (level,) = sweep.result.targets[0].levels
-    assert level.server is not None
-    assert level.server.running_max == 4
-    assert level.requests.ok > 4
 
 
 async def test_the_guard_stops_it() -> None:

@@ -16,8 +16,6 @@ from sparktop.model.balance import Balance
 from sparktop.store.balance_groups import EVERY_S, BalanceWatch
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-_TOKENS = 100.0
-"""Of a request of mean length."""
 _MEMORY_S = 310.0
 """More than the longest look at a skew."""
 

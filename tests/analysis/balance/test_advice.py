@@ -18,7 +18,7 @@ from sparktop.analysis.balance.step_time import group_pace
 from sparktop.analysis.balance.words import _starved_sentences, gaps_sentence
 from sparktop.model.balance import Balance, BalanceWord, GroupPace
 from sparktop.model.balance import BalanceWord as Is
-from sparktop.panels.group.verdict import _starved_pieces, value_line
+from sparktop.panels.group.verdict import _starved_pieces
 from sparktop.panels.parts.text import row_text
 from sparktop.store.balance_groups import BalanceWatch
 from tests.analysis.balance.balance_traces import trace
@@ -44,19 +44,6 @@ def swinging(
     found = judge(GroupLoad("proxy", told, life, strategy), 80.0)
     assert found.word is Is.OSCILLATING
     return found
-
-
-def test_a_watch_that_began_anew_names_the_server_that_came_back() -> None:
-    """After a gap the samples count from the return on; without one only the missing time is named."""
-    (first, *others), life = waves()
-    gone = [at for at, time in enumerate(first.times_s) if not 30.0 < time < 60.0]
-    (said,) = judge(GroupLoad("proxy", [first.only(gone), *others], life), 80.0).reasons[:1]
-    assert said.endswith(f"; watched anew since {first.name} came back 20 s ago")
-    begun = [cut(track, 60.0, 80.0) for track in (first, *others)]
-    assert "anew" not in judge(GroupLoad("proxy", begun, life), 80.0).reasons[0]
-    alone = judge(GroupLoad("proxy", [cut(first, 0.0, 40.0), *others], life), 80.0)
-    row = row_text(value_line(replace(alone, router="proxy"), 80))
-    assert row == f"only {others[0].name} reports its load now; a balance needs two"
 
 
 def test_a_swing_has_a_hint_also_without_a_known_cause() -> None:
@@ -252,18 +239,6 @@ FAST = (4.0, 6.0, 8.0, 10.0, 7.0, 5.0, 9.0, 6.0)
 SLOW = (28.0, 26.0, 24.0, 22.0, 25.0, 27.0, 23.0, 26.0)
 
 
-def test_unlike_backends_have_a_line_each_and_no_loss() -> None:
-    """Backends of unequal speed have a line each and no loss: a common line would show hardly any."""
-    tracks = [steady("fast", FAST, 1.0), steady("slow", SLOW, 2.0)]
-    pace = found(tracks)
-    assert pace.common is None
-    assert pace.own["slow"].base_s / pace.own["fast"].base_s == pytest.approx(2.0, rel=0.05)
-    judged = judge(GroupLoad("proxy", tracks, 5.0), tracks[0].times_s[-1])
-    assert judged.lost_percent is None
-    assert judged.pace.own.keys() == {"fast", "slow"}
-    assert "slow takes 2.0 × as long as fast" in " ".join(judged.reasons)
-
-
 def test_alike_backends_share_one_line() -> None:
     """Equally fast backends share one line, though their batches do not overlap."""
     pace = found([steady("a", FAST, 1.0), steady("b", SLOW, 1.0)])
@@ -306,22 +281,6 @@ def test_a_backend_that_gets_nothing_is_said_to_be_away() -> None:
         row_text(_starved_pieces(starving)[0])
         == "spark-b nearly empty 30 % of the time, 54 s without requests"
     )
-
-
-def test_what_a_prefill_worker_makes_does_not_grow_with_its_batch() -> None:
-    """Unequal queues of prefill workers lose nothing: their throughput does not grow with the batch."""
-    dice, times = random.Random(7), [float(step) for step in range(120)]  # noqa: S311 - a repeatable draw
-    tracks = []
-    for name, mean in (("spark-a", 48), ("spark-b", 3)):
-        load = [float(max(1, mean + dice.randint(-mean + 1, mean - 1))) for _ in times]
-        made = [one / (0.33 + 0.028 * one) for one in load]
-        tracks.append(LoadTrack(name, times, load, [0.0] * 120, made))
-    group = GroupLoad("proxy prefill", tracks, 4.6)
-    assert judge(group, 119.0).word is Is.STARVED
-    found = judge(replace(group, prefills=True), 119.0)
-    assert found.word is not Is.STARVED
-    assert found.lost_percent == pytest.approx(0.0, abs=0.01)
-    assert found.pace.common is None
 
 
 # When a verdict is announced and withdrawn, and how the change is described.

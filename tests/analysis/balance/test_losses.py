@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from itertools import accumulate
 
 import pytest
@@ -60,20 +59,6 @@ def test_time_that_prompts_take_is_lost_with_any_split(decoding: float) -> None:
     made = decoding * throughput(STEP, None)(CLIENTS)
     assert lost.share == pytest.approx(1 - made / even_tps(decoding), abs=0.005)
     assert lost.error < 0.005
-
-
-def test_prompts_that_share_steps_now_may_not_under_an_even_split() -> None:
-    """Where requests arrive together the loss lies between prompts as now and longer ones: it may be none."""
-    grid = lay_out([turns("a", 0, 0.5, together=True), turns("b", 1, 0.5, together=True)], 96.0, 96.0)
-    assert grid is not None
-    lost = lost_share(grid, range(len(grid.totals)), STEP)
-    assert lost is not None
-    made = 0.5 * throughput(STEP, None)(CLIENTS)
-    most = 1 - made / even_tps(0.5)
-    least = 1 - made / even_tps(0.5, longer=math.sqrt(CLIENTS / (1 + CLIENTS / (2 * TURN_S * HZ))))
-    assert least < 0 < most
-    assert lost.error == pytest.approx((most - least) / 2, abs=0.02)
-    assert lost.by_prompts
 
 
 @pytest.mark.parametrize(("clients", "slots"), [(32, None), (32, 16), (128, None)])

@@ -7,13 +7,11 @@ import random
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.balance.judge import judge_slowly
 from sparktop.analysis.balance.load_grid import LoadTrack
-from sparktop.analysis.balance.rules import binomial_tail, request_shares, weigh_requests
+from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
 
@@ -124,20 +122,6 @@ def test_a_backend_that_died_is_not_one_that_gets_few_requests() -> None:
 # The numbers of requests that backends got, compared with chance.
 
 
-@given(st.integers(1, 300), st.floats(0.05, 0.9), st.data())
-def test_the_tail_is_the_sum_of_its_terms(trials: int, probability: float, data: st.DataObject) -> None:
-    """The binomial tail equals the sum of its terms, for any count above the mean; below it is 1."""
-    least = data.draw(
-        st.integers(math.floor(trials * probability) + 1, trials + 1).map(lambda n: min(n, trials))
-    )
-    exact = math.fsum(
-        math.comb(trials, count) * probability**count * (1 - probability) ** (trials - count)
-        for count in range(least, trials + 1)
-    )
-    expected = exact if least > trials * probability else 1.0
-    assert binomial_tail(least, trials, probability) == pytest.approx(expected, rel=1e-6, abs=1e-250)
-
-
 @pytest.mark.parametrize(
     "counts",
     [
@@ -168,20 +152,6 @@ JUDGED = Balance(
     router="proxy",
 )
 FOUND = request_shares({"a": 387.0, "b": 25.0})
-
-
-def test_balanced_by_load_becomes_uneven_by_requests() -> None:
-    """If request counts are uneven, a balanced verdict becomes "uneven" with the counts as first reason."""
-    found = weigh_requests(JUDGED, FOUND)
-    assert (found.word, found.word_now) == (Is.UNEVEN, Is.UNEVEN)
-    assert (
-        found.reasons[0]
-        == f"a got 94 % of the requests of {JUDGED.window_s:.0f} s (387 of 412; its share is 50 %)"
-    )
-    assert found.reasons[1:] == ("something else",)
-    assert (found.requests, round(found.requests_share["a"], 2)) == (412, 0.94)
-    assert (found.requests_chance or 0) < 1e-6
-    assert 0.5 < (found.confidence or 0) < 1
 
 
 def test_too_little_load_to_tell_becomes_uneven_only_over_a_whole_window() -> None:

@@ -210,22 +210,6 @@ def test_lost_samples_and_jitter_hardly_ever_change_the_word() -> None:
     assert same >= 0.98 * cases
 
 
-@pytest.mark.parametrize("name", ["leastbusy-c16", "leastbusy-c16-b", "cooldown-c64"])
-def test_a_quarter_of_fast_polls_may_fail(name: str) -> None:
-    """A swing seen in polls every 0.25 s is seen in what is left of them, too, with nearly its period."""
-    whole = trace(name)
-    at = whole[0].times_s[-1]
-    every = verdict(whole, at, LIFE_S[name])
-    assert (every.word, every.poll_s) == (Is.OSCILLATING, 0.25)
-    for seed in range(4):
-        dice = random.Random(seed)  # noqa: S311 - repeatable chance
-        found = verdict([kept(track, dice, 0.74) for track in whole], at, LIFE_S[name])
-        assert found.word is Is.OSCILLATING
-        assert found.poll_s in {0.5, 1.0}
-        assert (found.samples_percent or 0) >= 90
-        assert found.period_s == pytest.approx(every.period_s, rel=0.25)
-
-
 @pytest.mark.parametrize(
     "tracks",
     [

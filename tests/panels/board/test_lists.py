@@ -220,9 +220,6 @@ def test_values_of_an_event_have_their_limits_behind_them_then_their_window() ->
     slow = {"ratio": 9.0, "window_s": 10.0, "limit_ratio": 3.0, "clears_below_ratio": 2.0}
     said = ["9 × the step of others (alert at 3 ×, ends below 2 ×)", "in the last 10 s"]
     assert [*value_texts(slow)] == said
-    assert [*value_texts({"ratio": 6.753})] == ["6.8 × the step of others"]
-    left = {"headroom_gib": 7.97, "limit_gib": 8.0, "clears_at_gib": 8.8}
-    assert [*value_texts(left)] == ["memory left 7.97 GiB (alert below 8 GiB, ends above 8.8 GiB)"]
     clock = {
         "sm_clock_mhz": 714.0,
         "limit_mhz": 1000.0,
@@ -238,10 +235,6 @@ def test_values_of_an_event_have_their_limits_behind_them_then_their_window() ->
     assert [*value_texts({"clears_after_s": 30.0})] == ["ends once there was none for 30 s"]
     preempting = {"preemptions_per_s": 0.801, "limit_preemptions_per_s": 0.0, "window_s": 10.0}
     assert [*value_texts(preempting)] == ["preemptions 48/min", "in the last 10 s"]
-    many = {"errors_per_s": 13.5, "limit_per_s": 0.01}
-    assert [*value_texts(many)] == ["errors 14/s (alert at <1/min)"]
     stalled = {"limit_s": 60.0, "power_w": 19.0, "running": 11.0, "window_s": 45.0}
     said = ["GPU power 19 W", "requests running 11", "in the last 45 s", "alert after 60 s"]
     assert [*value_texts(stalled)] == said
-    assert [*value_texts({**stalled, "rdma_mb_per_s": 2.0})][-1] == "alert after 60 s", "no limit of a rate"
-    assert [*value_texts({"processes": 1.0, "window_s": 6.0, "limit_s": 5.0})] == ["alert after 5 s"]

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.model.balance import Balance, BalanceWord, balances_read_first
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
 from sparktop.model.node import NodeSample, Workload, Workloads
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import SEARCHED_PORTS
 from sparktop.panels.board.bars import footer_row, header_row
-from sparktop.panels.board.events import events_panel
 from sparktop.panels.board.layout import (
     MIN_HEIGHT,
     MIN_WIDTH,
@@ -32,8 +31,6 @@ from sparktop.panels.board.view import (
     Preset,
     View,
 )
-from sparktop.panels.group.verdict import word_run
-from sparktop.panels.parts.figures import WORD_ROLES
 from sparktop.panels.parts.text import Row, row_text, row_width
 from sparktop.watch.discovery import USUAL_PORTS
 from stage.rehearsal import START, Outage, Rehearsal
@@ -192,24 +189,6 @@ def test_the_board_has_one_row_for_the_group_and_the_lanes_on_their_panel(width:
     assert text_of(flat(scene)).count("▲ lanes oscillating, every 6 s") == 1
 
 
-@pytest.mark.parametrize(
-    ("group", "lanes", "first"),
-    [
-        (BalanceWord.BALANCED, BalanceWord.OSCILLATING, True),
-        (BalanceWord.UNEVEN, BalanceWord.STARVED, True),
-        (BalanceWord.UNKNOWN, BalanceWord.STARVED, True),
-        (BalanceWord.OSCILLATING, BalanceWord.STARVED, False),
-        (BalanceWord.STARVED, BalanceWord.STARVED, False),
-        (BalanceWord.BALANCED, BalanceWord.UNEVEN, False),
-        (BalanceWord.BALANCED, BalanceWord.BALANCED, False),
-    ],
-)
-def test_lanes_lead_only_where_they_are_worse(group: BalanceWord, lanes: BalanceWord, *, first: bool) -> None:
-    """Oscillating or starved lanes precede a milder verdict on their servers; other lanes never do."""
-    groups = (Balance("m", ("spark-a", "spark-b"), word=group), replace(SWINGS, word=lanes))
-    assert [one.group for one in balances_read_first(groups)] == (["m", "spark-a lanes"] if first else ["m"])
-
-
 def test_of_many_groups_the_worst_are_listed() -> None:
     """Dozens of groups do not fill the board: those with a bad verdict come first."""
     names = [f"model-{number:02d}" for number in range(60)]
@@ -331,17 +310,3 @@ def test_what_stays_red_is_in_the_alert_count(name: str) -> None:
         if all(alert.severity is not Severity.CRITICAL for alert in shown.alerts):
             assert "router" not in {kind for kind, _ in now}, "a backend that is perhaps stuck is a warning"
         before = now
-
-
-@pytest.mark.long
-def test_header_list_and_panel_give_a_verdict_one_colour() -> None:
-    """The header and the list of alerts have the colour that the verdict has in its panel."""
-    shown = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"]).play(20).snapshot()
-    for word in (BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN):
-        group = replace(shown.balance[0], word=word, word_now=word, router="proxy", also=())
-        about = f"balance:{group.group}:{word.value}"
-        alert = Alert(about, Severity.WARNING, group.group, "why", shown.taken_at)
-        scene = replace(shown, balance=(group,), alerts=(alert,), events=())
-        listed = next(role for text, role in events_panel(scene, 80, 5)[1] if text == "why")
-        header = next(role for text, role in header_row(scene, 120) if word.value in text)
-        assert {listed, header} == {word_run(group)[1]} == {WORD_ROLES[word]}

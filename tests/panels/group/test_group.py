@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.board.scene import Scene
 from sparktop.panels.group.graphs import balance_axis, group_lines
 from sparktop.panels.group.panel import (
     answers,
@@ -28,7 +26,7 @@ from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.text import row_text, row_width
 from tests.analysis.balance.balance_traces import LIFE_S
 from tests.panels.balance_scenes import herd, traced
-from tests.panels.drawn import SIZES, flat, texts
+from tests.panels.drawn import SIZES, texts
 
 SCENES = ["leastbusy-c16", "cooldown-c64", "shuffle-c64", "leastbusy-c2", "herd4", "herd8"]
 
@@ -155,17 +153,6 @@ def test_the_band_is_exactly_as_large_as_its_place(name: str, width: int, height
     assert row_text(rows[1]).strip("│ ")
 
 
-def test_the_selected_group_opens_alone_and_an_unknown_one_does_not() -> None:
-    """Zoomed, a group has the board; one that is no longer there leaves the overview, with its band."""
-    shown = traced("cooldown-c64")
-    for kind in ("balance", "evidence"):
-        alone = Scene(shown, 120, 34, zoomed=PanelKey(kind, "proxy"))
-        assert alone.keys() == [PanelKey(kind, "proxy")]
-        assert len(flat(alone)) >= 34
-        gone = Scene(shown, 120, 34, zoomed=PanelKey(kind, "other"))
-        assert [panel.key.kind for panel in gone.draw()] == ["router", "balance", "backend", "backend"]
-
-
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_what_to_try_is_in_sight_at_every_size(width: int, height: int) -> None:
     """At least the first clause of a long hint is shown; evidence is left out before it."""
@@ -280,18 +267,6 @@ def test_a_word_that_its_window_contradicts_is_not_green(
     assert run in edge_verdict([balance], 60)
 
 
-def test_a_period_belongs_to_a_swing() -> None:
-    """A balanced group has no period, whatever was measured; an oscillating one says "every"."""
-    calm = group(BalanceWord.BALANCED, BalanceWord.UNEVEN, period_s=90.0)
-    assert "90" not in row_text(verdict_line(calm, 80))
-    assert not any("90" in row_text(piece) for piece in verdict_pieces(calm, ()))
-    swing = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, period_s=10.0)
-    assert row_text(verdict_line(swing, 80)) == "▲ oscillating · every 10 s"
-    advised = replace(swing, hint="try simple-shuffle or round-robin (unless it is off)")
-    said = [row_text(value_line(advised, width)).rstrip() for width in (60, 20, 12)]
-    assert said == ["every 10 s · try simple-shuffle or round-robin", "every 10 s", "every 10 s"]
-
-
 def test_unknown_says_why() -> None:
     """Once the time that a verdict needs has passed, the reason for its absence is shown instead."""
     reason = "too few requests: 2.1 on average, it takes 4"
@@ -352,18 +327,6 @@ def test_a_figure_above_its_limit_is_no_answer_before_the_verdict() -> None:
     assert "above share 42 %, yes from 20 %, not sure" in rows[at]
     assert "So far: the lead moves too much" in rows[at + 1]
     assert not any(" No: " in row for row in rows)
-
-
-def test_what_is_unknown_is_not_judged() -> None:
-    """Beside "unknown" no time and no polls are called judged."""
-    for word in (BalanceWord.UNKNOWN, BalanceWord.BALANCED):
-        shown = group(word, word, window_s=79.0, needed_s=60.0, sample_hz=2.0)
-        pieces = [row_text(piece) for piece in verdict_pieces(shown, ())]
-        assert ("judged over the last 79 s" in pieces) == (word is BalanceWord.BALANCED)
-        assert ("judged on polls every 0.5 s" in pieces) == (word is BalanceWord.BALANCED)
-        assert any("polls every 0.5 s" in piece for piece in pieces)
-        halting = replace(shown, samples_percent=66.0)
-        assert halting.polled_words == f"{shown.polled_words}, 34 % of them missing"
 
 
 def test_a_loss_that_may_be_none_is_no_yes() -> None:

@@ -15,9 +15,6 @@ from sparktop.panels.parts.figures import alerts_sign
 from sparktop.panels.parts.graph import (
     Graph,
     TimeAxis,
-    area_rows,
-    hold_last,
-    stacked_rows,
 )
 from sparktop.panels.parts.text import (
     fit_row,
@@ -115,21 +112,6 @@ def test_names_that_do_not_fit_are_cut_where_they_are_alike(
     assert tuple(fitted_names(names, 8)[name].rstrip() for name in names) == shown
 
 
-@pytest.mark.parametrize("height", [1, 2, 3])
-@pytest.mark.parametrize(("end_slot", "marked"), [(1, "  ↑ "), (2, " ↑  ")])
-def test_a_clipped_spike_is_marked_at_the_upper_edge(height: int, end_slot: int, marked: str) -> None:
-    """Its column has an arrow in the uppermost row, and nothing else has one."""
-    values = [5.0, 5.0, 5.0, 5.0, 250.0, 5.0, 5.0, 5.0]
-    zeros = [0.0] * len(values)
-    single = area_rows(values, 4, height, 10.0, "generation", end_slot=end_slot)
-    stack = stacked_rows(values, zeros, 4, height, 10.0, ("running", "waiting"), end_slot=end_slot)
-    for rows in (single, stack):
-        first, *rest = (row_text(row) for row in rows)
-        assert "".join("↑" if char == "↑" else " " for char in first) == marked
-        assert len(first) == 4
-        assert not any("↑" in row for row in rest)
-
-
 GRID_AXIS = TimeAxis(100.0, 1.0)
 
 
@@ -165,18 +147,6 @@ def series(points: Sequence[tuple[float, float | None]]) -> Series:
     for time, value in points:
         table.append(time, {"value": value})
     return table.series()["value"]
-
-
-def test_a_value_holds_until_its_next_sample_is_due() -> None:
-    """Read every two seconds, a node has a value in each second, and none once a sample is overdue."""
-    history = series([(0.5, 4.0), (2.5, 6.0)])
-    means: list[float | None] = [4.0, 4.0, 6.0, None, None, None, None]
-    hold_last(means, history, 6, 1.0)
-    assert means == [4.0, 4.0, 6.0, 6.0, 6.0, 6.0, None]
-    unknown = series([(0.5, 4.0), (2.5, None)])
-    gone: list[float | None] = [4.0, 4.0, None]
-    hold_last(gone, unknown, 2, 1.0)
-    assert gone == [4.0, 4.0, None]
 
 
 @pytest.mark.parametrize("sign", ["·", "▲", "✖"])

@@ -30,7 +30,7 @@ from sparktop.model.targets import StateThresholds, Thresholds
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene
 from sparktop.panels.board.view import Preset, View
-from sparktop.panels.parts.figures import latency_role, latency_row
+from sparktop.panels.parts.figures import latency_role
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, column_width
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.server.detail import backend_detail, counter_sections, ranks_lead, ranks_section
@@ -80,7 +80,6 @@ def test_a_title_keeps_the_name_and_a_word_for_the_state(playing: Snapshot, stat
     assert "…" not in top
 
 
-WIDE = Quantile(2.0, bucket_s=(1.0, 2.5))
 YARDSTICKS = Finding(
     "yardsticks",
     "spark-a",
@@ -111,23 +110,6 @@ def test_yardsticks_stand_on_each_panel(playing: Snapshot) -> None:
     assert "─now─╯" in last
 
 
-def test_yardsticks_stand_before_a_limit_that_is_not_known(playing: Snapshot) -> None:
-    """They say more than that the limit is not known, which follows where there is room."""
-    views = tuple(
-        replace(one, findings=(YARDSTICKS,), limited_by=Limit(LimitKind.UNKNOWN, "all steps had 1 request"))
-        for one in playing.backends
-    )
-    for width, expected in (
-        (80, "88 % of own best · 93 % of published · 52 % of limit"),
-        (200, "93 % of the best published rate, 52 % of the bandwidth limit"),
-    ):
-        scene = Scene(replace(playing, backends=views), width, 22 if width < 100 else 34)
-        edge = next(row_text(one.rows[-1]) for one in scene.draw() if one.key.kind == "backend")
-        assert expected in edge
-        assert edge.count("published") == 1
-        assert ("all steps had 1 request" in edge) is (width == 200)
-
-
 @pytest.mark.parametrize(
     ("severity", "short", "sign"), [(Severity.WARNING, " 27 GiB short", "▲ "), (None, "", "")]
 )
@@ -153,53 +135,6 @@ def test_a_finding_leaves_the_limit_where_there_is_room(playing: Snapshot) -> No
     first, _ = edges(playing, differs, replace(differs, line="NCCL differs"), width=120)
     assert first.startswith("╰─ ▲2 MTU differs enter ─")
     assert "limited by memory bandwidth: reads 262 of 273 GB/s" in first
-
-
-def test_a_remark_is_not_cut_to_its_sign(playing: Snapshot) -> None:
-    """What limits the server gives way to it."""
-    line = "positions 2–5 add 0.50 tokens a step and cost 44 ms: k = 1 would give 60 % more"
-    drafts = Finding("draft-length", "spark-a", line, severity=Severity.INFO)
-    for width in (80, 120, 200):
-        first, _ = edges(playing, drafts, width=width)
-        assert first.startswith("╰─ · positions 2–5 add 0.50 tokens a step and cost 44 ms")
-
-
-WHY = Limit(LimitKind.UNKNOWN, "requests waited in only 45 % of the last 30 s")
-SHORT = Limit(LimitKind.UNKNOWN, "it rests")
-
-
-@pytest.mark.parametrize(
-    ("limits", "edges"),
-    [
-        ((SHORT, SHORT), ("limit not known: it rests ─", "limit not known: it rests ─")),
-        ((SHORT, WHY), ("limit not known: it rests ─", f"limit not known: {WHY.reason} ─")),
-        ((WHY, WHY), (f"limit not known: {WHY.reason} ─", "limit not known ─")),
-    ],
-)
-def test_one_panel_has_the_time_axis(
-    playing: Snapshot, limits: tuple[Limit, ...], edges: tuple[str, ...]
-) -> None:
-    """The lowest whose sentence leaves room; where none does, the last leaves out the reason, uncut."""
-    pairs = zip(playing.backends, limits, strict=True)
-    views = tuple(replace(one, findings=(), limited_by=limit) for one, limit in pairs)
-    scene = Scene(replace(playing, backends=views), 80, 22)
-    panels = [panel for panel in scene.draw() if panel.key.kind == "backend"]
-    assert all(panel.key.name in row_text(panel.rows[0]) for panel in panels)
-    drawn = [row_text(panel.rows[-1]) for panel in panels]
-    assert all(words in edge for words, edge in zip(edges, drawn, strict=True))
-    assert ["now─" in edge for edge in drawn] == [limits == (SHORT, WHY), limits != (SHORT, WHY)]
-
-
-def test_a_high_panel_has_graphs_of_latencies(playing: Snapshot) -> None:
-    """On one scale for all servers of a group; a low panel keeps its rows for token rate and load."""
-    for height, is_high in ((36, False), (44, True)):
-        drawn = Scene(playing, 200, height).draw()
-        panels = [panel.rows for panel in drawn if panel.key.kind == "backend"]
-        heads = [row_text(row) for rows in panels for row in rows if "⣿p50⡪p95" in row_text(row)]
-        assert len(heads) == (len(panels) if is_high else 0)
-        scales = {tuple(re.findall(r"0–\S+ m?s", head)) for head in heads}
-        assert len(scales) == is_high
-        assert all(row_width(row) == 200 for rows in panels for row in rows)
 
 
 def test_unknown_yardsticks_are_said_in_a_line(playing: Snapshot) -> None:
@@ -236,37 +171,6 @@ def test_a_limit_colours_the_latencies_that_reach_it() -> None:
         assert not {text for text in warned(calm, View(preset=preset), zoomed) if text.endswith("s")}
         found = {text for text in warned(slow, View(preset=preset), zoomed) if text.endswith("s")}
         assert len(found) >= 2
-
-
-def test_a_bound_is_slow_only_where_that_is_certain() -> None:
-    """A quantile "below a bound" is never coloured; one "above a bound" is, if the bound is at the limit."""
-    latency = Latency(slow_s=1.0)
-    assert latency_role(latency, Quantile(1.0)) == "warn"
-    assert latency_role(latency, Quantile(0.9)) == "text"
-    assert latency_role(latency, Quantile(2.0, below=True)) == "text"
-    assert latency_role(latency, Quantile(1.0, above=True)) == "warn"
-    assert latency_role(replace(latency, slow_s=None), Quantile(99.0)) == "text"
-
-
-@pytest.mark.parametrize(
-    ("p50", "mean_s", "width", "wanted"),
-    [
-        (WIDE, 1.2, 36, "TTFT  mean   1.20 s p95  ≤2.50 s"),
-        (WIDE, 2.6, 38, "TTFT  p50  ≤2.50 s p95  ≤2.50 s (60 s)"),
-        (WIDE, 2.6, 37, "TTFT  p50  ≤2.50 s p95  ≤2.50 s"),
-        (Quantile(0.9), 1.2, 36, "TTFT  p50   900 ms p95  ≤2.50 s"),
-        (WIDE, 1.2, 60, "TTFT  p50  ≤2.50 s p95  ≤2.50 s  mean    1.20 s (60 s)"),
-    ],
-)
-def test_the_mean_replaces_a_median_of_the_same_bucket(
-    p50: Quantile, mean_s: float, width: int, wanted: str
-) -> None:
-    """Where there is no room for all three: twice the same bound says less. Not a mean above the p95.
-
-    The seconds stand last, where they fit.
-    """
-    latency = Latency(mean_s=mean_s, p50=p50, p95=WIDE, count=9.0, window_s=60.0)
-    assert row_text(latency_row("TTFT", latency, width)).rstrip() == wanted
 
 
 COUNTED = BackendView("b", "http://b:1", "g", counter_figures={one.name: 98.7654 for one in COUNTER_FIGURES})
@@ -417,3 +321,13 @@ def test_the_ranks_of_a_stuck_engine_need_no_scrolling(width: int, *, first: boo
     )
     assert (ranks < load) is first
     assert "2 GPUs wait" not in rows[-1]
+
+
+def test_a_bound_is_slow_only_where_that_is_certain() -> None:
+    """A quantile "below a bound" is never coloured; one "above a bound" is, if the bound is at the limit."""
+    latency = Latency(slow_s=1.0)
+    assert latency_role(latency, Quantile(1.0)) == "warn"
+    assert latency_role(latency, Quantile(0.9)) == "text"
+    assert latency_role(latency, Quantile(2.0, below=True)) == "text"
+    assert latency_role(latency, Quantile(1.0, above=True)) == "warn"
+    assert latency_role(replace(latency, slow_s=None), Quantile(99.0)) == "text"
