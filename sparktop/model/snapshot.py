@@ -570,8 +570,9 @@ class SpeedState(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The word where nothing beside it says that it is about the GPU: "GPU idle", "slow clock"."""
-        return f"GPU {self.word}" if self.word in {"idle", "normal", "throttled"} else self.word
+        """The word where nothing beside it says what it is about: "GPU idle", "clock normal"."""
+        titles = {"idle": "GPU idle", "normal": "clock normal", "throttled": "GPU throttled"}
+        return titles.get(self.word, self.word)
 
     @property
     def unthrottled(self) -> str:

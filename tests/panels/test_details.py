@@ -18,7 +18,7 @@ from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.machine.detail import node_detail
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.text import Row, row_text, row_width
-from sparktop.panels.server.detail import backend_detail, window_words
+from sparktop.panels.server.detail import backend_detail, backend_sections, window_words
 from stage.rehearsal import Outage, Rehearsal
 from tests.panels.drawn import SIZES, board, text_of
 
@@ -66,7 +66,7 @@ def test_no_figure_of_a_backend_is_left_out(parallel: Snapshot, size: tuple[int,
     words = "over 10 s|over 60 s|last 1 s|since its start|─ lanes |restarts|p95|mean"
     assert [one for one in words.split("|") if one not in text] == []
     assert len(re.findall(r"(?m)^.*\b[01] +\d+ +\d+ .*%.*%", text)) == 2
-    basis = r"a request .*/\d+ tok/s \(\d+ s\)"
+    basis = r"a request gets [\d.]+(, alone ≤\d+)? tok/s \(\d+ s\)"
     assert re.search(basis, text), "a request's rate is not of the 10 s beside the section"
 
 
@@ -127,6 +127,25 @@ def test_the_table_says_what_the_buckets_can(latency: Latency, words: str) -> No
     view = BackendView("x", "http://x:1", "g", itl=latency)
     line = next(line for line in backend_text(view).splitlines() if "│ ITL " in line)
     assert words in line[:57]
+
+
+def test_a_server_that_stands_still_says_once_that_no_latency_was_seen() -> None:
+    """Seven rows of "none in 60 s" would say no more than one."""
+    none = Latency(count=0.0, window_s=60.0)
+    latencies = replace(BackendView("x", "http://x:1", "g"), ttft=none, itl=none, tpot=none, e2e=none)
+    view = replace(latencies, queue=none, prefill=none, decode=none)
+    rows = [row for section in backend_sections(view, {}, 46) for row in section.rows]
+    said = [text for row in rows if "none in 60 s" in (text := row_text(row))]
+    assert said == ["no latency: none in 60 s"]
+
+
+def test_waiting_requests_are_told_apart_by_what_they_wait_for() -> None:
+    """Those that would not run with a free slot are deferred, as vLLM calls it; unknown is no 0."""
+    for ready, shown in ((7.0, "2"), (9.0, "0"), (None, "–")):
+        view = BackendView("x", "http://x:1", "g", waiting=9.0, waiting_for_capacity=ready)
+        load = next(section for section in backend_sections(view, {}, 46) if section.title == "load")
+        assert load.window == "now; preempted over 10 s"
+        assert re.search(rf"deferred +{shown}$", row_text(load.rows[1]).rstrip())
 
 
 @pytest.mark.parametrize(("count", "loud"), [(19, "p50"), (20, "p50 p90 p95"), (100, "p50 p90 p95 p99")])

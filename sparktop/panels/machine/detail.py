@@ -632,7 +632,7 @@ def _speed_row(view: NodeView, width: int) -> Row:
     speed = view.speed
     if view.sample is not None and not view.sample.gpus:
         return label_row("speed  ", "no GPU here")
-    row: Row = [label("speed  "), (speed.word, speed_role(speed))]
+    row: Row = [label("speed  "), (speed.title, speed_role(speed))]
     cause = speed.cause or speed.reason
     return (
         shorten_piece([*row, label(": " if speed.cause else " because "), (cause, "text")], width)

@@ -680,7 +680,7 @@ def _value_pieces(view: NodeView, bar_width: int) -> list[Row]:
     bar = bar_runs(None if use is None else use / 100, bar_width, "gpu") if bar_width else []
     pieces: list[Row] = [[*bar, figure(numbers.percent(use, _PERCENT), LIVE)]]
     quiet = view.speed.word in QUIET_SPEEDS
-    word, role = lost_run(view.gpus_lost) if view.gpus_lost else (view.speed.title, speed_role(view.speed))
+    word, role = lost_run(view.gpus_lost) if view.gpus_lost else (view.speed.word, speed_role(view.speed))
     if view.gpus_lost or not quiet:
         pieces.append([(f" {word}", role)])
     else:

@@ -77,10 +77,10 @@ _MOST_ROWS = 16
 _SEVERAL = 2
 """Machines, or operations, from which on there is something to compare."""
 _ROLES = {RanksWord.DIVERGED: "bad", RanksWord.MISSING: "bad", RanksWord.FAILED: "warn"}
-_WIDTHS = {"rank": 4, "count": 10, "clock": 5, "power": 4, "rdma": 8, "worker": 6}
+_WIDTHS = {"rank": 4, "count": 10, "clock": 5, "power": 4, "rdma": 8, "cores": 6}
 """Cells of the columns of the table, apart from the machine's name."""
 _NO_COUNT = ("–".rjust(_WIDTHS["count"]), "muted")
-_TITLES = {"clock": "MHz", "power": "W", "rdma": "RDMA", "worker": "CPU"}
+_TITLES = {"clock": "MHz", "power": "W", "rdma": "RDMA", "cores": "cores"}
 """Columns about the machine of a rank."""
 _LEAST_NAME, _MOST_NAME = 8, 16
 """Least and greatest cells of a machine's name in the table."""
@@ -182,7 +182,7 @@ def _count_cell(rank: Rank | MissingRank, name: str, most_calls: int) -> Run:
 
 
 def _machine_cells(view: BackendView, node: NodeView | None, device: int | None) -> Row:
-    """Return the cells with clock, power, RDMA traffic, and CPU use of the engine's process on a machine."""
+    """Return the cells with clock, power, RDMA traffic, and the cores that the engine's processes fill."""
     sample = None if node is None else node.sample
     if node is None or sample is None:
         return [label("".join("–".rjust(_WIDTHS[name]) for name in _TITLES))]
@@ -193,12 +193,12 @@ def _machine_cells(view: BackendView, node: NodeView | None, device: int | None)
     rdma = known_sum(rate for port in ports for rate in (port.rx_bytes_per_s, port.tx_bytes_per_s))
     ours = {process.pid for process in node.engine_processes if process.backend in {view.name, None}}
     table = sample.processes.processes if sample.processes else ()
-    worker = known_sum(process.cpu_percent for process in table if process.pid in ours)
+    cpu_percent = known_sum(process.cpu_percent for process in table if process.pid in ours)
     cells = {
         "clock": "–" if clock is None else f"{clock}",
         "power": numbers.count(power, 3).strip(),
         "rdma": numbers.data_rate(rdma, _WIDTHS["rdma"] - 1).strip(),
-        "worker": numbers.percent(worker, _WIDTHS["worker"] - 1).strip(),
+        "cores": numbers.UNKNOWN if cpu_percent is None else f"{cpu_percent / 100:.1f}",
     }
     return [
         (text.rjust(_WIDTHS[name]), "text" if text != numbers.UNKNOWN else "muted")
@@ -281,7 +281,7 @@ def backend_sections(view: BackendView, nodes: Mapping[str, NodeView], width: in
     window = window_words(latencies)
     return [
         *findings_section(view.findings, width),
-        ViewSection("load", _load_rows(view, width), "now"),
+        ViewSection("load", _load_rows(view, width), f"now; preempted {rate_words(view)}"),
         ViewSection("throughput", _throughput_rows(view, width), view.rate_note or rate_words(view)),
         ViewSection("latency", _latency_rows(view, width), window),
         ViewSection("cache and speculation", _cache_rows(view, width), window),
@@ -324,6 +324,8 @@ def _lane_row(lane: LaneView, total: float, width: int) -> Row:
 def _load_rows(view: BackendView, width: int) -> list[Row]:
     slots = f"/{view.slots}" if view.slots else ""
     preempted, _, per = numbers.often(view.preemptions_per_s).partition("/")
+    waiting, ready = view.waiting, view.waiting_for_capacity
+    deferred = None if waiting is None or ready is None else waiting - ready
     cells = [
         fact("running", numbers.count(view.running, 5), slots),
         fact("waiting", numbers.count(view.waiting, 5), role=wait_role(view, "text")),
@@ -333,7 +335,7 @@ def _load_rows(view: BackendView, width: int) -> list[Row]:
             f"/{per}",
             role=alarm(view, "bad" if view.preemptions_per_s else "text"),
         ),
-        fact("no room", numbers.count(view.waiting_for_capacity, 5)),
+        fact("deferred", numbers.count(deferred, 5)),
     ]
     percent, capacity = view.kv_cache_percent, view.kv_capacity_tokens
     used = None if percent is None or capacity is None else capacity * percent / 100
@@ -374,8 +376,11 @@ def _latency_rows(view: BackendView, width: int) -> list[Row]:
     words = [*shown, "mean"]
     head = "".join(word.rjust(_LATENCY_CELLS) for word in words)
     rows: list[Row] = [[label(" " * 7 + head + "count".rjust(6))]]
-    for name, field in _LATENCIES:
-        rows.append([label(name, 7), *_latency_cells(getattr(view, field), shown)])
+    latencies = [getattr(view, field) for _, field in _LATENCIES]
+    if all(latency.count == 0 for latency in latencies):
+        return [[label(f"no latency: {none_seen(latencies[0])}")]]
+    for (name, _), latency in zip(_LATENCIES, latencies, strict=True):
+        rows.append([label(name, 7), *_latency_cells(latency, shown)])
     long = [name for name, field in _LATENCIES if getattr(view, field).has_long_few]
     rows += [[label("E2E, queue, prefill, decode: of ended requests")]] if view.prefill.count else []
     return [*rows, *([[label(f"{', '.join(long)}: mean beyond p95, as {LONG_FEW}")]] if long else [])]
@@ -439,15 +444,11 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     after: Row = label_row(*percent_run(percent), figure(numbers.count(read, 6)), " GB/s read")
     per_token = view.tpot if view.tpot.count else view.itl
     stream = 1 / per_token.mean_s if per_token.mean_s else None
-    of_limit = None if stream is None or limit is None else 100 * stream / limit
-    allowed = "" if limit is None else f"/{numbers.rate(limit, 4).strip()}"
+    alone = "" if limit is None else f", alone ≤{numbers.rate(limit, 4).strip()}"
     # Its time is that of the latencies, not that of the rates.
     time = f" ({per_token.window_s:.0f} s)" if per_token.window_s else ""
-    below: Row = label_row(*percent_run(of_limit), figure(numbers.rate(stream, 6)), f"{allowed} tok/s{time}")
-    return [
-        percent_bar("memory", percent, "load", after, width, 30),
-        percent_bar("a request", of_limit, "load", below, width, 30),
-    ]
+    each = label_row("a request gets ", figure(numbers.rate(stream, 4).strip()), f"{alone} tok/s{time}")
+    return [percent_bar("memory", percent, "load", after, width, 30), each]
 
 
 def _finished_rows(view: BackendView, width: int) -> list[Row]:
@@ -521,7 +522,7 @@ def backend_detail(
     limits = limit_rows(view.limited_by, width - 4)
     unknown: list[Row] = []
     if view.ok and view.running and not view.yardsticks:
-        unknown = [[label("what it should give is not known")]]
+        unknown = [[label("expected tok/s not known")]]
     column = column_width(width)
     # The ranks come first where the engine stands still, and nothing fits beside the values.
     is_first = view.progress is not None and column != WIDE_COLUMN

@@ -336,7 +336,7 @@ def figure_rows(view: BackendView, width: int, height: int) -> list[Row]:
         figure(numbers.rate(view.generation_tps, 6), LIVE),
         label(" prompt"),
         figure(numbers.rate(view.prompt_tps, 6), LIVE),
-        label(f" tok/s of {rate_words(view).removeprefix('over ')}"),  # the graph shows single seconds
+        label(f" tok/s ({rate_words(view).removeprefix('over ')})"),  # the graph shows single seconds
     ]
     load = [rates, _requests_row(view), _kv_row(view, width)]
     waits = [row for rows in _latency_rows(view, width) for row in rows]

@@ -37,7 +37,7 @@ _HEAD = 12
 _STATE_NOTES = (
     ("… (sweep)", "a sweep of this viewer fills it on purpose: this is not counted as an alert"),
     ("… lately", "true of the last 10 s, but not of this moment"),
-    ("GPU …", "the state of a machine: GPU idle, GPU normal, GPU throttled; servers are busy, bored, idle"),
+    ("GPU, clock", "GPU idle, clock normal, GPU throttled: of a machine now; servers are busy, bored, idle"),
 )
 FIGURES = (
     (
@@ -51,7 +51,7 @@ FIGURES = (
     ("colour", "a latency is coloured from the limit on that you set for it (m, page states)"),
     ("backend", "an inference server; node: a machine, whose figures are up to two polls old"),
     ("KV", "part of the KV cache in use: it keeps the tokens of all requests that run"),
-    ("no room", "requests of the queue that wait for a slot or room in the KV cache, not for a transfer"),
+    ("deferred", "waiting requests that would not run with a free slot: they wait for a transfer or grammar"),
     ("accepted", "part of the tokens drafted by speculative decoding that were kept"),
     ("UMA", "memory that CPU and GPU share, as on a GB10; memory left: what programs can still get of it"),
     ("prefix hits", "part of the prompt tokens that were found in the cache, so that they cost nothing"),

@@ -136,7 +136,7 @@ def test_a_slow_clock_names_cause_and_fix() -> None:
 
 @pytest.mark.parametrize(
     ("word", "shown", "role"),
-    [("idle", "GPU idle", "muted"), ("normal", "GPU normal", "good"), ("unknown", "unknown", "muted")],
+    [("idle", "GPU idle", "muted"), ("normal", "clock normal", "good"), ("unknown", "unknown", "muted")],
 )
 def test_each_speed_stands_beside_the_name(word: str, shown: str, role: str) -> None:
     """The state of a machine is read where its name is, in the colour of the state."""

@@ -138,16 +138,16 @@ def test_a_finding_leaves_the_limit_where_there_is_room(playing: Snapshot) -> No
 
 
 def test_unknown_yardsticks_are_said_in_a_line(playing: Snapshot) -> None:
-    """A server that works says that it is not known what it should give; an idle one says nothing."""
+    """A server that works says that the expected rate is not known; an idle one says nothing."""
     server = playing.backends[0]
 
     def said(view: BackendView) -> str:
         rows = backend_detail(view, {}, 120, 60, TimeAxis(1.0, 1))
         return " ".join(row_text(row).strip("│ ") for row in rows[:5])
 
-    assert "what it should give is not known" in said(server)
-    assert "should give" not in said(replace(server, running=0.0))
-    assert "should give" not in said(replace(server, findings=(YARDSTICKS,)))
+    assert "expected tok/s not known" in said(server)
+    assert "expected" not in said(replace(server, running=0.0))
+    assert "expected" not in said(replace(server, findings=(YARDSTICKS,)))
 
 
 SLOW = StateThresholds(ttft_slow_s=0.001, itl_slow_ms=0.001, queue_slow_s=0.001)
@@ -294,11 +294,11 @@ def test_rows_fit_their_width(example: str | None, width: int) -> None:
 
 
 def test_a_lagging_rank_has_its_machine_beside_the_other() -> None:
-    """Rank, machine, count, clock, power, RDMA and CPU of the worker: one row each."""
+    """Rank, machine, count, clock, power, RDMA and the cores that the worker fills: one row each."""
     assert lines(backend("lags-by-one"), 54)[-3:] == [
-        "rank machine          AllReduce  MHz   W    RDMA   CPU",
-        "0    spark-a             27,911 2405  19 512 B/s 100 %",
-        "1    spark-b             27,910 2411  20 512 B/s  99 %",
+        "rank machine          AllReduce  MHz   W    RDMA cores",
+        "0    spark-a             27,911 2405  19 512 B/s   1.0",
+        "1    spark-b             27,910 2411  20 512 B/s   1.0",
     ]
 
 
