@@ -431,7 +431,7 @@ def _no_engine_error(body: bytes, engine: str) -> PageError:
     program = _program_of_page(padded)
     if program is not None:
         return PageError(FailureKind.OTHER_PROGRAM, f"metrics of {program}: no engine figures")
-    expected, message = ENGINES.get(engine), "a metrics page without engine figures"
+    expected, message = ENGINES.get(engine), "a metrics page with no engine figures"
     if expected is not None and expected.silent:
         message = f"no {expected.prefix} name on the metrics page: {expected.title} {expected.silent}"
     return PageError(FailureKind.METRICS_DISABLED, message)

@@ -116,7 +116,8 @@ def not_found(sentence: str, expected: str, words: str) -> AnswerError:
 
 def redirect_error(status: int, where: str, location: str) -> AnswerError:
     """Return the error for a redirect that is not followed; parameters as of `status_error`."""
-    goal = clean(location, WORDS_LIMIT) or "nowhere"
+    if not (goal := clean(location, WORDS_LIMIT)):
+        return AnswerError(FailureKind.REDIRECT, f"{status}: {where} redirects without saying where to")
     is_path = location.startswith("/") and not location.startswith("//")  # "//host/path" names another host
     is_here = is_path or where.lower() in location.lower().split("/")
     hint = (

@@ -377,8 +377,8 @@ def servers_behind_router(
     """Return the servers in `deployments` that are not watched yet, and hosts outside the local network.
 
     Servers outside the local network are not polled, and only their hosts are kept. "localhost" in a
-    deployment's address means the router's own machine. `watched_urls` are the addresses of watched backends,
-    `taken_names` the backend names in use; each returned target gets a name that is still free.
+    deployment's address means the router's own machine. `watched_urls` are the addresses of watched backends
+    and routers, `taken_names` the backend names in use; each returned target gets a name that is still free.
     """
     router_address = address_of(router.url)
     router_host = router_address[0] if router_address else "localhost"

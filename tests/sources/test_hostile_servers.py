@@ -128,6 +128,7 @@ BAD: dict[str, tuple[Reply, FailureKind, str]] = {
     "503": (answer(b'{"error": "Model is loading"}', "503 Busy"), K.LOADING, "503: "),
     "redirect loop": (redirect("/metrics"), K.REDIRECT, "/metrics"),
     "redirect to a host without a scheme": (redirect("//192.0.2.1/"), K.REDIRECT, "give that address"),
+    "redirect to nowhere": (redirect(""), K.REDIRECT, "without saying where to"),
     "redirect elsewhere": (redirect("http://192.0.2.1/\x1b[31m"), K.REDIRECT, "192.0.2.1"),
     "reset in mid-body": (reset_in_mid_body, K.UNREACHABLE, "reset"),
     "closed in mid-body": (
