@@ -114,17 +114,3 @@ async def test_tls_serves_those_who_trust_the_certificate(
     assert tls.minimum_version is ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLCertVerificationError):
         await connect(agent.port, tls=ssl.create_default_context())
-
-
-async def test_closing_leaves_nothing_listening(start_agent: StartAgent) -> None:
-    """After closing, the port refuses connections, open ones are closed, and so is the machine's reader."""
-    agent = await start_agent()
-    client = await connect(agent.port)
-    await client.send(request("/v1/sample"))
-    assert await client.answer() is not None
-    await agent.server.close()
-    assert await client.closed() == b""
-    client.close()
-    assert agent.machine.closed
-    with pytest.raises(ConnectionRefusedError):
-        await connect(agent.port)

@@ -65,31 +65,6 @@ async def test_a_time_of_before_a_restart_gives_the_newest(sampler: Sampler, tim
     assert [one.at for one in found] == [timers.now]
 
 
-async def test_the_smallest_wish_of_late_is_the_interval(sampler: Sampler, timers: Timers) -> None:
-    """The shortest interval lately requested applies; without requests for it, the next longer one does."""
-    await samples(sampler, Ask(interval_s=2.0))
-    assert sampler.interval_s == 2.0
-    await samples(sampler, Ask(interval_s=0.5))
-    assert sampler.interval_s == 0.5
-    for _ in range(4):
-        await timers.advance(2.0)
-        await samples(sampler, Ask(interval_s=2.0))
-    assert sampler.interval_s == 2.0
-
-
-async def test_an_asker_with_our_interval_finds_something_new_each_time(
-    sampler: Sampler, machine: FakeMachine, timers: Timers
-) -> None:
-    """A client that polls every second always gets a new sample, with few more readings than one a second."""
-    since = (await samples(sampler))[0].at
-    for step in range(40):
-        await timers.advance(1.02 if step % 2 else 0.97)
-        found = await samples(sampler, Ask(since=since, interval_s=1.0))
-        assert len(found) >= 1
-        since = found[-1].at
-    assert len(machine.taken) <= 1.25 * (timers.now - 5000.0) + 1
-
-
 async def test_one_reading_serves_all_that_wait_for_it(sampler: Sampler, machine: FakeMachine) -> None:
     """Ten simultaneous requests share one slow reading; cancelling one does not affect the others."""
     machine.free.clear()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
-from urllib.parse import parse_qsl
 
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.wall import Top
 from sparktop.browser.drawing import draw
 from sparktop.browser.page import (
     MOST_WORDS,
-    WIDTHS,
     Kind,
     Page,
     parse_path,
@@ -25,7 +22,6 @@ from sparktop.browser.server import page_html, style_sheet
 from sparktop.colors.palette import shipped_palettes
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.view import Sort
 from stage.fleet import RehearsedFleet
 from tests.agent.raw_client import ask
 from tests.browser.conftest import HOSTILE, TOKEN, StartServer, hostile_snapshot
@@ -123,21 +119,6 @@ def test_the_picture_is_as_wide_as_the_browser_allows_in_steps() -> None:
     assert {shared_width(text) for text in (None, "", "-5", "1e3", "9" * 400, "\uff18\uff10")} == {120}
 
 
-@pytest.mark.parametrize("width", [WIDTHS[0], WIDTHS[-1]])
-def test_sections_side_by_side_are_as_wide_as_the_page(width: int) -> None:
-    """Each band fills the width, and every panel that has a page links to it."""
-    picture = draw(Page(), snapshot(), width)
-    assert {sum(section.width for section in band) for band in picture.bands} == {width}
-    paths = {link.path for band in picture.bands for section in band for link in section.links}
-    assert {f"/backend/{one.name}" for one in snapshot().backends} <= paths
-    group = snapshot().balance[0].group
-    assert Page(Kind.WHY, group).path in paths
-    alone = draw(Page(Kind.WHY, group), snapshot(), width)
-    (links,) = [section.links for band in alone.bands for section in band]
-    assert [link.path for link in links] == [Page(Kind.BALANCE, group).path]
-    assert links[0].y + links[0].height == len(list(alone.rows))
-
-
 @pytest.mark.parametrize("theme", shipped_palettes())
 def test_every_theme_has_a_colour_for_each_role(theme: str) -> None:
     """Every theme has a colour for each role, also those with terminal colours; printed pages are light."""
@@ -224,21 +205,6 @@ def three() -> Snapshot:
         nodes=(),
         backends=tuple(replace(backend(name), generation_tps=tps) for name, tps in servers),
     )
-
-
-@pytest.mark.parametrize(
-    "page",
-    [
-        Page(),
-        Page(sort=Sort.TOKENS, filter="a b&c=d?é", top=Top.KV),
-        Page(top=Top.CLOCK),
-        Page(sort=Sort.NAME),
-    ],
-)
-def test_an_address_has_the_choice(page: Page) -> None:
-    """The choice is read from the address."""
-    path, _, query = page.address.partition("?")
-    assert parse_path(path, dict(parse_qsl(query))) == page
 
 
 def test_a_value_that_is_not_known_is_ignored() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import zlib
 from collections.abc import AsyncGenerator
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 from sparktop.browser import renderer as module
 from sparktop.browser.drawing import Orders, draw
 from sparktop.browser.page import Kind, Page
-from sparktop.browser.picture import Link, PageSection, Picture
+from sparktop.browser.picture import Picture
 from sparktop.browser.renderer import Channel, PageRenderer
 from sparktop.browser.results import REFRESH_EVERY_S, ResultPages
 from sparktop.model.snapshot import Snapshot
@@ -56,18 +55,6 @@ async def test_a_viewer_gets_the_whole_page_and_then_changed_rows() -> None:
     channel.show(before, 2.0)
     assert parsed(await anext(slow))[0] == "whole"
     assert parsed(await anext(quick))[0] == "change"
-
-
-@pytest.mark.parametrize("changed_link", [{"key": "r"}, {"x": 3}, {"path": "/router"}])
-def test_a_page_whose_links_change_is_sent_whole(changed_link: dict[str, Any]) -> None:
-    """Rows are sent alone only while every part of every link stays: its place, its address and its key."""
-    link = Link("/server", "server", 2, 0, 6, key="s")
-    before, same, after = (
-        Picture("sparktop", 80, ((PageSection("Servers", 80, ("server",), (shown,)),),))
-        for shown in (link, link, replace(link, **changed_link))
-    )
-    assert same.changes(before) == {"time": ""}
-    assert after.changes(before) is None
 
 
 async def test_each_event_is_compressed_once_and_readable_at_once() -> None:
@@ -140,22 +127,6 @@ async def test_a_page_that_cannot_be_drawn_says_so(
     assert logged == [("ERROR", f"the page {faulty.path} could not be drawn", ZeroDivisionError)] * 2
     for viewer in viewers:
         await viewer.aclose()
-
-
-async def test_drawing_waits_for_a_viewer(tmp_path: Path) -> None:
-    """Without viewers no snapshot is requested."""
-    taken: list[int] = []
-
-    def take() -> Snapshot:
-        taken.append(1)
-        return snapshot()
-
-    studio = PageRenderer(take, ResultPages(tmp_path))
-    drawing = asyncio.create_task(studio.run())
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert taken == []
-    drawing.cancel()
 
 
 BEGIN = datetime(2026, 3, 4, tzinfo=UTC)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.colors.btop_theme import FRAMES, LABELS, parse_btop, role_colors
-from sparktop.colors.mixing import SHAPES, WORDS, contrast, seen_background
+from sparktop.colors.mixing import WORDS, contrast, seen_background
 from sparktop.colors.palette import COLOR_ROLES, EDGES, GRADIENT_ROLES, LEVELS, Palette, read_user_themes
 from sparktop.errors import ConfigError
 
@@ -126,15 +126,3 @@ def visible(palette: Palette) -> float:
     seen = seen_background(palette.color("background"), palette.color("text"))
     steps = [palette.color(f"{role}/{level}") for role in GRADIENT_ROLES for level in range(LEVELS)]
     return min(contrast(step, seen) for step in steps)
-
-
-def test_both_of_our_own_files_load_and_their_graphs_are_visible() -> None:
-    """Both of our own files load, and dark ends of their gradients are lifted until they are visible."""
-    palettes, problems = read_user_themes(DATA)
-    assert sorted(palettes) == ["clear-sky", "harbour"]
-    assert problems == ["harbour.theme: graph_text is not a colour like #rrggbb, and is left out"]
-    assert contrast("#0c1f2d", "#0b1d2a") < 1.1
-    for palette in palettes.values():
-        assert visible(palette) >= SHAPES
-    assert palettes["harbour"].color("cpu") == "#7fd962"
-    assert palettes["clear-sky"].transparent

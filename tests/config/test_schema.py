@@ -95,23 +95,6 @@ def test_every_key_arrives() -> None:
     assert watch.thresholds == StateThresholds(95.0, 16.0, 0.6, 0.4, 20.0)
 
 
-def test_a_router_that_is_not_watched_is_kept_for_sweeps(tmp_path: Path) -> None:
-    """A router with `watched = false` is kept for sweeps, with its key and backends."""
-    routers = "".join(
-        f'[[routers]]\nname = "{name}"\nurl = "http://127.0.0.1:400{number}"\nbackends = ["a"]\n{more}'
-        for number, (name, more) in enumerate(
-            (("proxy", ""), ("rival", 'watched = false\nstrategy = "simple-shuffle"\napi_key_env = "KEY"\n'))
-        )
-    )
-    text = BACKEND + routers + '[[sweeps]]\nname = "both"\ntargets = ["proxy", "rival"]\n'
-    watch = load(written(tmp_path, text)).watch({"KEY": "secret"})
-    assert [(one.name, one.api_key) for one in watch.routers] == [("proxy", None)]
-    (rival,) = watch.sweep_routers
-    assert (rival.name, rival.url, rival.strategy) == ("rival", "http://127.0.0.1:4001", "simple-shuffle")
-    assert (rival.backends, rival.api_key) == (("a",), "secret")
-    assert watch.sweeps[0].targets == ("proxy", "rival")
-
-
 def test_every_key_of_an_ssh_node_and_an_agent_arrives(tmp_path: Path) -> None:
     """Token, files and command reach the target; files are relative to the configuration, or below home."""
     path = written(

@@ -85,20 +85,6 @@ async def test_a_backend_that_is_not_there_is_tried_again_elsewhere(
     assert "Connection error" in body.decode()
 
 
-@pytest.mark.parametrize("key", [None, "Bearer wrong", f"Basic {DEMO_KEY}"])
-async def test_what_tells_of_the_proxy_wants_the_key(
-    http: aiohttp.ClientSession, start_proxy: StartProxy, pair: list[str], key: str | None
-) -> None:
-    """Routes about the proxy answer 401 without the bearer token."""
-    url = await start_proxy(pair, Router("round-robin", 2))
-    async with http.get(
-        url + "/model/info", headers={} if key is None else {"Authorization": key}
-    ) as response:
-        assert response.status == 401
-    async with http.get(url + "/model/info", headers={"Authorization": f"Bearer {DEMO_KEY}"}) as response:
-        assert response.status == 200
-
-
 async def test_sparktops_own_router_source_reads_it_as_litellm(
     start_proxy: StartProxy, pair: list[str]
 ) -> None:

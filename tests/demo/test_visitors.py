@@ -24,7 +24,6 @@ PATIENCE_S = 100.0
 LONG_S = 1e6
 MODEL = "openai/gpt-oss-120b"
 SCENARIO = replace(SCENARIOS["oscillation"], load=3, prompt_tokens=50, output_tokens=8)
-LONG = replace(SCENARIO, output_tokens=100_000)
 ENDLESS = {"model": MODEL, "prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": True}
 
 
@@ -79,18 +78,3 @@ async def test_the_load_pauses_for_a_stranger_and_comes_back(http: aiohttp.Clien
             stranger.close()
         await until(lambda: driver.done >= before + 6)
     assert driver.failed == 0
-
-
-async def test_an_engine_may_go_on_for_clients_that_have_hung_up() -> None:
-    """In a scenario whose servers do not abort, requests stay in flight when the load rests.
-
-    The server's choice of a core no longer counts them.
-    """
-    live, router = live_engine(time.monotonic), Router("least-busy", 1)
-    async with served(live, aborts=False, router=router) as url, loaded(url, LONG) as driver:
-        await until(lambda: len(live.engine.in_flight) == SCENARIO.load)
-        driver._begin_rest()
-        await until(lambda: not driver._in_flight)
-        async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as page:
-            assert b'num_requests_running{engine="0",model_name="openai/gpt-oss-120b"} 3' in await page.read()
-        await until(lambda: router.counts(time.monotonic()) == (0,))

@@ -259,19 +259,6 @@ def test_the_advice_respects_the_hard_limit() -> None:
 
 
 @pytest.mark.outside
-def test_the_folder_is_named_with_what_it_keeps(tmp_path: Path) -> None:
-    """The folder is reported with what it holds."""
-    env = {"XDG_STATE_HOME": str(tmp_path)}
-    (check,) = check_recorder(Watch(), env)
-    folder = tmp_path / "sparktop/flight"
-    assert check.status is Status.OK
-    for name in ("1.rec.zst", "2.rec.zst"):
-        (folder / name).write_bytes(bytes(1024))
-    (check,) = check_recorder(Watch(), env)
-    assert check.message == f"{folder}: 2.0 KiB of at most 64 MiB"
-
-
-@pytest.mark.outside
 def test_what_records_nothing_is_said_with_its_remedy(tmp_path: Path) -> None:
     """A recorder that is off, or whose folder is a file, is reported with its remedy."""
     (check,) = check_recorder(Watch(flight=False), {})

@@ -242,21 +242,6 @@ async def test_what_it_scrapes_is_counted(
 
 
 @pytest.mark.outside
-@pytest.mark.parametrize(("group_by", "fault"), [("namespace", None), ("namespaze", "namespaze")])
-async def test_a_label_that_no_server_has_groups_nothing(
-    group_by: str, fault: str | None, network: Network
-) -> None:
-    """A label in `group_by` that no server has is a warning: all servers would be one group."""
-    async with api(scraping(3, namespace="llm")) as (url, _):
-        target = PrometheusTarget("main", url, group_by=("job", group_by))
-        checks = await check_prometheus(target, network)
-    found = [(one.message, one.advice) for one in checks if one.status is Status.WARN]
-    said = f"no server has the label {fault}, which group_by names"
-    advice = "correct group_by under [[prometheus]] in the configuration"
-    assert found == ([(said, advice)] if fault else [])
-
-
-@pytest.mark.outside
 @pytest.mark.parametrize("was_scraped", [True, False])
 async def test_servers_that_are_down_are_named(*, was_scraped: bool, network: Network) -> None:
     """They count as servers if they were scraped within the hour; else no selector is blamed."""

@@ -153,20 +153,6 @@ def test_arguments_that_cannot_be_used(
     assert reason in err
 
 
-def test_unix_seconds_are_a_time(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A time may be Unix seconds or ISO; a span without records gives a message and no rows."""
-    start = START.timestamp() + 20
-    by_seconds = dumped(capsys, str(recording), "--from", str(start), "--fields", "running")
-    assert by_seconds == dumped(
-        capsys, str(recording), "--from", "2026-01-15T10:00:20+01:00", "--fields", "running"
-    )
-    assert by_seconds.startswith(
-        dumped(capsys, str(recording), "--from", "10s ago", "--fields", "running")[:30]
-    )
-    assert main(["dump", str(recording), "--from", str(start + 9000)]) == 0
-    assert capsys.readouterr() == ("", "sparktop: nothing was recorded in this span\n")
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_a_changed_file_gives_rows_or_a_reason(
     recording: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int

@@ -111,18 +111,6 @@ def test_what_the_driver_does_not_know_is_not_asked_for_ten_minutes() -> None:
     assert only(reader.read(600.0, MACHINE_BYTES)).limit_margin_c == 20.0
 
 
-def test_a_passing_error_is_asked_again_at_once() -> None:
-    """After any other error the call is repeated at the next sample, also for a name."""
-    failing = {call: refuse(UNKNOWN_ERROR) for call in ("nvmlDeviceGetTemperature", "nvmlDeviceGetName")}
-    driver = FakeDriver(gb10(**failing))
-    reader = GpuReader(NOWHERE, driver)
-    first = only(reader.read(0.0))
-    assert (first.temperature_c, first.name) == (None, None)
-    driver.gpus[0] |= {"nvmlDeviceGetTemperature": 60, "nvmlDeviceGetName": "NVIDIA GB10"}
-    second = only(reader.read(1.0))
-    assert (second.temperature_c, second.name) == (60.0, "NVIDIA GB10")
-
-
 @pytest.mark.parametrize(
     ("field", "call", "nonsense"),
     [

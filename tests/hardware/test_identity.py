@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 
@@ -113,22 +112,6 @@ def test_a_log_that_may_not_be_read_says_who_could(tmp_path: Path, monkeypatch: 
     denied = KernelLogReader(tmp_path).read(0.0).unreadable
     assert denied is not None
     assert "kernel.dmesg_restrict = 0" in denied
-
-
-def test_new_lines_are_added_to_the_known_ones(tmp_path: Path) -> None:
-    """New records are added to the known ones; a pipe replaces /dev/kmsg."""
-    path = tmp_path / "dev" / "kmsg"
-    path.parent.mkdir()
-    os.mkfifo(path)
-    reader = KernelLogReader(tmp_path)
-    assert reader.read(0.0).lines == ()
-    handle = os.open(path, os.O_WRONLY)
-    os.write(handle, XID_79)
-    assert [line.code for line in reader.read(5.0).lines] == [79]
-    os.write(handle, KILLED)
-    assert [line.kind for line in reader.read(10.0).lines] == [XID, OOM]
-    os.close(handle)
-    reader.close()
 
 
 def utmp(kind: int, user: bytes = b"") -> bytes:

@@ -148,18 +148,6 @@ async def test_the_gap_of_clocks_is_known_to_half_of_the_way(tmp_path: Path) -> 
     assert (await replies.poll(ask, 1e9, asyncio.sleep, (True, None))).clock is None
 
 
-def test_it_is_read_again_after_a_minute(tmp_path: Path) -> None:
-    """Within a minute nothing is read."""
-    build(tmp_path, 1)
-    reader = SetupReader(tmp_path)
-    first = reader.read(0.0, [PID])
-    write(tmp_path, "sys/class/net/enp1s0f0np0/mtu", "1500\n")
-    assert reader.read(59.0, [PID]) is first
-    second = reader.read(61.0, [PID])
-    assert second.rails is not None
-    assert [rail.mtu for rail in second.rails if rail.netdev == "enp1s0f0np0"] == [1500]
-
-
 def test_the_library_is_found_when_it_is_loaded_later(tmp_path: Path) -> None:
     """A process that still imports has no library; it is looked at again each minute, then no more."""
     build(tmp_path, 1)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import pytest
@@ -80,37 +79,6 @@ def test_markdown_fits_a_forum_and_says_everything(moment: Moment) -> None:
     ):
         assert words in re.sub(r"\s+", " ", text), words
     assert "p50 (s):" not in text  # beside figures in ms
-
-
-@pytest.mark.parametrize(
-    ("severities", "words"),
-    [
-        ([Severity.CRITICAL], "1 alert at the end, critical**"),
-        ([Severity.CRITICAL, Severity.WARNING], "2 alerts at the end, 1 of them critical**"),
-        ([Severity.WARNING], "1 alert at the end**"),
-    ],
-)
-def test_the_summary_says_how_many_alerts_are_critical(
-    moment: Moment, severities: Sequence[Severity], words: str
-) -> None:
-    """Of a single one it reads as its property, not as a second alert."""
-    alerts = tuple(
-        Alert(f"a:{number}", severity, "spark-a", "x", moment.end)
-        for number, severity in enumerate(severities)
-    )
-    assert words in moment_report(replace(moment, shown=replace(moment.shown, alerts=alerts)), "md")
-
-
-def test_the_average_counts_a_server_that_is_gone_as_nothing(recorded: Recorded) -> None:
-    """The rate of all servers is that of the whole range, not of the time in which each one answered."""
-    totals = [
-        sum(server.generation_tps_1s or 0.0 for server in snapshot.backends if server.ok)
-        for snapshot in recorded.live
-    ]
-    silence = r" \(a server that does not answer counts as 0\)"  # the table leaves that time out
-    shown = re.search(rf"([\d.]+) tok/s on average{silence}", moment_report(recorded.moment(), "md"))
-    assert shown is not None
-    assert float(shown[1]) == pytest.approx(fmean(totals), rel=0.02)
 
 
 def test_a_page_has_plots_with_units_names_and_lines_at_events(moment: Moment) -> None:

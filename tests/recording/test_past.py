@@ -77,19 +77,6 @@ def test_a_wall_clock_that_steps_back_changes_no_order() -> None:
     assert picture.at == 15.0
 
 
-def test_events_are_found_in_both_directions() -> None:
-    """The first picture that shows the event is found; events before the oldest picture are left out."""
-    past = Past()
-    for at in range(100, 200):
-        past.add(snapshot(at, events=tuple(one for one in (20.0, 120.5, 150.0) if one <= at)))
-    assert len(past.events) == 2
-    steps = [
-        past.beside_event(at, way)
-        for at, way in ((199, -1), (150, -1), (121, -1), (100, 1), (121, 1), (150, 1))
-    ]
-    assert [one and one.at for one in steps] == [150, 121, None, 121, 150, None]
-
-
 def test_compressed_pictures_have_the_same_figures() -> None:
     """All that a report says of a snapshot, every point of its histories, times and load."""
     rehearsal = Rehearsal(nodes=2)

@@ -223,21 +223,6 @@ async def test_the_identity_is_asked_again_after_a_restart(outage: bool, serve: 
     assert source.identity.version == "0.33.0"
 
 
-async def test_what_is_known_stays_while_the_process_is_the_same(serve: Serve, watch: Make) -> None:
-    """After an outage of the same process, questions that fail do not take away what was known."""
-    table = replies()
-    server: RawServer = await serve(table)
-    source = watch(server.target())
-    await poll(source)
-    page = table.pop("/metrics")
-    await fail(source)
-    table.clear()
-    table["/metrics"] = page
-    await poll(source)
-    assert server.paths.count("/version") == 2
-    assert source.identity == EngineIdentity("0.32.0", "tiny", 4096)
-
-
 async def test_a_hanging_identity_delays_no_poll_and_ends_with_close(serve: Serve) -> None:
     """While the question for the version hangs, polls go on; close() cancels it."""
     asked = asyncio.Event()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,8 @@ import pytest
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.router import METRICS, read_counts
-from tests.sources.conftest import FakeClock, OpenRouter, Serve, answer, poll_router
+from sparktop.sources.router import read_counts
+from tests.sources.conftest import OpenRouter, Serve, answer, poll_router
 
 FAILED = "litellm_deployment_failure_responses_total"
 PAGE = f"""\
@@ -25,15 +24,6 @@ litellm_proxy_failed_requests_metric_total{{exception_class="RouterRateLimitErro
 litellm_proxy_failed_requests_metric_total{{exception_class="Openai.Timeout"}} 7.0
 litellm_requests_metric_total{{model="m"}} 512.0
 """.encode()
-
-
-LISTED = {"data": [{"model_name": "m", "litellm_params": {}, "model_info": {"id": "spark-1"}}]}
-ROUTES = {
-    "/health/liveliness": answer(b'"I\'m alive!"'),
-    "/health/readiness": answer(b'{"status": "healthy", "litellm_version": "1.106.2"}'),
-    "/model/info": answer(json.dumps(LISTED).encode()),
-    "/router/settings": answer(b'{"current_values": {"routing_strategy": "least-busy"}}'),
-}
 
 
 def test_a_page_gives_failures_by_deployment() -> None:
@@ -55,20 +45,6 @@ def test_hostile_labels_and_values_are_cleaned_and_left_out() -> None:
     found = read_counts(page)
     assert found is not None
     assert (found.failures, found.cooldowns, found.refusals) == ({"[2Jx": 1.0}, 0.0, 0.0)
-
-
-async def test_counters_are_asked_every_ten_seconds(router: OpenRouter, clock: FakeClock) -> None:
-    """If the page exists, each sample has its newest counters."""
-    server, source = await router(ROUTES | {METRICS: answer(PAGE)}, "sk-1")
-    first = await poll_router(source)
-    clock.now += 5.0
-    second = await poll_router(source)
-    assert server.paths.count(METRICS) == 1
-    clock.now += 5.0
-    await poll_router(source)
-    assert server.paths.count(METRICS) == 2
-    assert (first.failures, first.cooldowns, first.refusals) == ({"spark-1": 5, "spark-2": 1}, 4, 9)
-    assert second.failures == first.failures
 
 
 # Routers other than LiteLLM over HTTP: only their metrics page is requested.

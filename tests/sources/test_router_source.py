@@ -117,23 +117,6 @@ async def test_a_refusal_is_one_line_and_final(
     assert "/router/settings" not in server.paths
 
 
-async def test_a_passing_trouble_keeps_what_is_known(router: OpenRouter, clock: FakeClock) -> None:
-    """A server error with the right key loses no known fact, and the note says so."""
-    table = dict(OPEN)
-    _, source = await router(table, KEY)
-    first = await poll_router(source)
-    table["/model/info"] = answer({"detail": "database is slow"}, "500 Internal Server Error")
-    clock.now += 60.0
-    second = await poll_router(source)
-    assert (second.deployments, second.strategy) == (first.deployments, None)
-    assert second.note is not None
-    assert "database is slow" in second.note
-    table |= OPEN
-    clock.now += 15.0
-    third = await poll_router(source)
-    assert (third.deployments, third.strategy, third.note) == (first.deployments, "least-busy", None)
-
-
 async def test_a_slow_fact_never_costs_the_sign_of_life(router: OpenRouter) -> None:
     """A list of deployments that never arrives does not prevent an alive sample within the deadline."""
     stop = asyncio.Event()

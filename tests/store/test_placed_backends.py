@@ -17,7 +17,6 @@ from sparktop.model.node import (
     GpuReading,
     MemoryAsk,
     MemoryReading,
-    NodeIdentity,
     NodeSample,
     Workload,
     Workloads,
@@ -52,31 +51,6 @@ def page(at: float, steps: float, tokens: float, *running: float) -> EngineSampl
         for index, one in enumerate(running)
     )
     return EngineSample(at, "vllm", lanes, start_time=1.0)
-
-
-def test_a_backend_is_on_the_node_of_its_address() -> None:
-    """It is known from the agent's URL at once, else from the node's interfaces, and lost with the node."""
-    other = BackendTarget("w", "http://10.0.0.2:8000")
-    world = World(Watch(nodes=(A, B), backends=(V, other)))
-    assert (world.view("v").nodes, world.view("w").nodes) == (("a",), ())
-    world.store.identify(SourceKey.node("b"), NodeIdentity(addresses=("10.0.0.2",)))
-    assert world.view("w").nodes == ("b",)
-    world.store.remove(SourceKey.node("b"))
-    assert world.view("w").nodes == ()
-    world.store.add(NodeTarget("c", "agent", "http://10.0.0.2:9750"))
-    assert world.view("w").nodes == ("c",)
-
-
-def test_a_backend_over_two_nodes_is_seen_by_its_ranks() -> None:
-    """Rank 1 on another node belongs to the one backend that has rank 0, and goes when it goes."""
-    world = World(Watch(nodes=(A, B), backends=(V,)))
-    world.feed(page(1000, 10, 80, 8.0), name="v")
-    world.see(gb10(1001, "VLLM::Worker_TP0"), "a")
-    world.see(gb10(1001, "VLLM::Worker_TP1"), "b")
-    assert world.view("v").nodes == ("a", "b")
-    assert [one.backend for one in world.node("b").engine_processes] == ["v"]
-    world.see(gb10(1003), "b")
-    assert world.view("v").nodes == ("a",)
 
 
 def serve(

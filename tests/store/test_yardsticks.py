@@ -87,22 +87,6 @@ def test_what_changed_is_whole_on_a_small_board() -> None:
     assert "no earlier rate of this batch" in dict(compared(server).evidence)["own best"]
 
 
-def test_with_prompts_only_the_own_best_is_compared() -> None:
-    """Published rates and the limit are of decoding; a best of as many prompt tokens is not."""
-    before = server_of_now()
-    before.run(140, 4, prompt_share=0.8)
-    kept = before.store.yardsticks.take_changed()
-    later = server_of_now()
-    later.at += 2000
-    later.start(Setup())
-    later.store.learn(Kept(setups=kept, published=(TABLE,)))
-    later.run(140, 4, prompt_share=0.8, slower=lambda _: 1.25)
-    found = compared(later)
-    assert found.values["own_best_percent"] == pytest.approx(80, abs=2)
-    assert found.line == f"{found.values['own_best_percent']:.0f} % of its own best"
-    assert "prompts are computed" in dict(found.evidence)["published"]
-
-
 def test_slots_are_read_of_the_servers_process_and_change_with_it() -> None:
     """No page has vLLM's --max-num-seqs, and a key may hide the context: its process may have both."""
     server = server_of_now()

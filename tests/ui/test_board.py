@@ -287,21 +287,6 @@ async def test_a_finding_about_a_machine_opens_the_machine() -> None:
         assert board.zoomed() == PanelKey("node", "spark-b")
 
 
-async def test_the_header_keeps_the_key_beside_the_clock() -> None:
-    """At 80 cells blanks before counts, and the key's parentheses, go before the key of a finding does."""
-    live = Rehearsal(nodes=2).play(30).snapshot()
-    differs = Finding("machines-differ", "pair-1", "MTU differs", severity=Severity.WARNING)
-    first = replace(live.backends[0], name="pair-1", findings=(differs,))
-    alerts = tuple(
-        Alert(f"backend:pair-1:machines-differ/{key}", Severity.WARNING, "pair-1", "MTU differs" * 9, START)
-        for key in ("mtu", "rate")
-    )
-    shown = replace(live, backends=(first, *live.backends[1:]), alerts=alerts)
-    async with Board(lambda: shown).on((80, 24)) as board:
-        assert "run 16 wait 3 ▲2 pair-1 machines differ (enter) " in board.rows[0]
-        assert re.search(r"\d\d:\d\d:\d\d", board.rows[0])
-
-
 async def test_c_shows_machines_compared() -> None:
     """How many settings are alike, also where nothing differs, at each size; one machine has no such key."""
     async with Board(Rehearsal(nodes=2).play(30).snapshot).on((200, 50)) as board:

@@ -11,7 +11,6 @@ from textual.strip import Strip
 
 from sparktop.cli import main
 from sparktop.colors import palette as palette_module
-from sparktop.colors.mixing import SHAPES, WORDS, contrast
 from sparktop.colors.palette import (
     COLOR_ROLES,
     GRADIENT_ROLES,
@@ -48,19 +47,6 @@ def test_themes_of_the_users_stand_beside_ours(folder: Path) -> None:
     assert known["two words"].source == str(folder / "two words.theme")
     assert known["spark-dark"].source == ""
     assert theme_problems() == ()
-
-
-def test_an_own_theme_may_keep_the_terminals_background(folder: Path) -> None:
-    """Of true colours the background may be "default", no other; faint graphs are lifted here too."""
-    (folder / "clear.toml").write_text(own_toml(background="default"), encoding="utf-8")
-    (folder / "worse.toml").write_text(own_toml(text="default"), encoding="utf-8")
-    dark = own_toml(background=shipped_palettes()["spark-dark"].color("cpu/0"))
-    (folder / "flat.toml").write_text(dark, encoding="utf-8")
-    assert palettes()["clear"].transparent
-    assert theme_problems() == ("worse.toml: colors.text must be a colour like #1f2933",)
-    flat = palettes()["flat"]
-    assert contrast(flat.color("cpu/0"), flat.color("background")) >= SHAPES
-    assert contrast(flat.color("cpu"), flat.color("background")) >= WORDS
 
 
 HOSTILE: list[tuple[str, bytes, str]] = [

@@ -6,7 +6,6 @@ Rows of the history for sweeps of agents.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,13 +16,11 @@ from msgspec.structs import replace
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind, LoadMode, concurrency_point
 from sparktop.model.sweep import SweepStatus
-from sparktop.sweep.compare.series import Series
 from sparktop.sweep.history import History, stored_row, title_of
 from sparktop.sweep.result.results import AgentsResult, LevelResult, Rate, SweepResult
 from sparktop.sweep.result.store import StoredSweep, new_file, save
-from sparktop.sweep.view.difference import series_pairs
 from sparktop.watch.state_files import announced_load
-from tests.sweep.made_results import BEGAN, made_level, made_series, made_sweep
+from tests.sweep.made_results import BEGAN, made_level, made_sweep
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
 NOW = datetime(2026, 11, 21, 18, 0, tzinfo=UTC)
@@ -182,25 +179,6 @@ def test_a_wrong_file_is_not_brought_in(shelf: Shelf, tmp_path: Path, text: str,
     assert not (shelf.folder / "imported").exists()
     with pytest.raises(UsageError, match="cannot be read"):
         shelf.history.import_file(Path("~nobody-has-this-name/x.json"))
-
-
-def named(*names: str) -> Sequence[Series]:
-    return [made_series(name, {2: (1.0, 2.0)}) for name in names]
-
-
-@pytest.mark.parametrize(
-    ("before", "after", "pairs"),
-    [
-        ("a", "a", ["aa"]),
-        ("ab", "ba", ["aa", "bb"]),
-        ("ab", "bc", ["bb", "ac"]),
-        ("a", "bc", ["ab", "ac"]),
-    ],
-)
-def test_targets_of_two_results_pair_up(before: str, after: str, pairs: list[str]) -> None:
-    """Namesakes belong together; the others go with each other, so that each can be seen."""
-    found = series_pairs(named(*before), named(*after))
-    assert [f"{one.name}{other.name}" for one, other in found] == pairs
 
 
 def test_a_sweep_of_agents_is_named_by_its_workload_and_has_a_rate() -> None:

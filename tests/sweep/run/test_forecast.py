@@ -20,10 +20,9 @@ from sparktop.model.load import LoadMode
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
-from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult, Validity
+from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult
 from sparktop.sweep.run.forecast import LEAST_FACTOR, forecast, pieces
 from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step
-from sparktop.sweep.terms.definitions import CUT_SHORT
 from stage.sweep import RehearsedSweep
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
 
@@ -112,19 +111,6 @@ def test_a_sweep_is_foretold_from_an_earlier_one(
     assert forecast(plan, [known]).why == f"{why} your sweep of {WHEN}"
 
 
-@pytest.mark.parametrize(
-    "level",
-    [
-        made_level(1).model_copy(update={"requests": Requests(ok=2, failed=1)}),
-        made_level(1).model_copy(update={"validity": (Validity(code=CUT_SHORT, message="x"),)}),
-    ],
-    ids=["failed", "cut short"],
-)
-def test_a_level_that_went_wrong_tells_nothing(level: LevelResult) -> None:
-    """Requests that failed return early: their time does not count."""
-    assert forecast(PLAN, [swept(level)]).why.startswith("rough: no earlier sweep")
-
-
 def test_another_server_or_model_tells_nothing() -> None:
     """A target is its address and, if one is requested, its model; the name may change."""
     none = "rough: no earlier sweep"
@@ -196,22 +182,6 @@ def test_an_unsure_level_costs_one_more_not_two() -> None:
     assert climbed(level(8, 60, 61, 62), known, unsure, again) != 128
     risen = level(64, 180, 181, 182)
     assert climbed(level(8, 60, 61, 62), known, unsure, risen) == 128
-
-
-def test_the_limit_is_kept_and_named() -> None:
-    """It never exceeds a limit that is not a power of two, either, and says that tokens still rise."""
-    levels = [level(16, 100, 101, 102), level(32, 190, 191, 192)]
-    assert climbed(*levels, most=48) == 48
-    step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
-    assert step == (None, "tok/s still rise at c = 48, the largest that this sweep tries")
-    step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01, slots=48)
-    assert step == (None, "tok/s still rise at c = 48, as many as all slots")
-    levels[1] = level(32, 150, 190, 310)
-    step = next_step([*levels, level(48, 280, 281, 282)], 48, 0.01)
-    assert step == (
-        None,
-        "tok/s may still rise at c = 48, the largest that this sweep tries",
-    )
 
 
 def test_the_gap_below_the_best_level_is_closed() -> None:

@@ -9,7 +9,6 @@ Which backend answered, and whether the order of choices looks like chance.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
@@ -27,7 +26,7 @@ from sparktop.model.load import (
 )
 from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import NodeView, Snapshot
-from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
@@ -36,7 +35,6 @@ from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget, machines_words
 from sparktop.sweep.run.router_side import (
     BackendNames,
-    router_side,
     routing_test,
 )
 from sparktop.sweep.run.server_side import (
@@ -207,22 +205,6 @@ def looks(running: float) -> list[ServerPoint]:
     return [ServerPoint(0.5 * number, running, 0.0, None, Counters(), None) for number in range(40)]
 
 
-def test_a_router_that_sends_nearly_all_to_one_is_named_in_a_level() -> None:
-    """94 of 100 requests to one of two is uneven, in a level too short to judge loads by."""
-    found = router_side(
-        "proxy",
-        served("a" * 47 + "bbb" + "a" * 47 + "bbb"),
-        {"a": looks(9.4), "b": looks(0.6)},
-        e2e_s=LIVES_S,
-        until=20.0,
-    )
-    assert found["verdict"] == "uneven"
-    reasons = found["reasons"]
-    assert isinstance(reasons, list)
-    assert str(reasons[0]).startswith("a got 94 % of the requests of ")
-    assert found["requests_share"] == {"a": 0.94, "b": pytest.approx(0.06)}
-
-
 def test_waves_are_bunched() -> None:
     """Eight requests to one backend, then eight to the other, are called bunched."""
     found = routing_test(("a" * 8 + "b" * 8) * 3)
@@ -262,42 +244,6 @@ NAMES = BackendNames(
 def test_a_routers_word_becomes_a_backends_name(told: str | None, name: str | None) -> None:
     """It is named by its id, its name, or its address as the router sees it; else its word is cleaned."""
     assert NAMES.name(told) == name
-
-
-KEY = SourceKey.backend("a")
-
-
-async def test_rest_takes_two_looks_that_agree() -> None:
-    """After the last request it is idle twice with the same counters; the newer sample is returned."""
-    log = ServerLog()
-    for one in (sample(1.0), sample(2.0, running=3.0, tokens=150.0), sample(3.0, tokens=180.0)):
-        log.accept(KEY, one)
-    waiting = asyncio.create_task(log.wait_until_idle(["a"], 2.5, 30.0, lambda: False))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    log.accept(KEY, sample(4.0, tokens=184.0))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    log.accept(KEY, sample(5.0, tokens=184.0))
-    found = await waiting
-    assert found is not None
-    assert (found["a"].at, found["a"].counters.generation_tokens) == (5.0, 184.0)
-
-
-@pytest.mark.parametrize(
-    ("sizes", "concurrency", "padding_percent"),
-    [((1, 2, 4, 5, 8), 5, 0.0), (None, 5, 37.5), ((), 5, 0.0), (None, 16, None)],
-    ids=["captured", "of the model", "no graphs", "beyond the largest"],
-)
-def test_padding_is_of_the_server_and_not_of_its_model(
-    sizes: tuple[int, ...] | None, concurrency: int, padding_percent: float | None
-) -> None:
-    """The recipe that captures 5 pads no batch of 5; beyond the largest graph nothing is known."""
-    plan = Plan((SOLO,))
-    prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url), model="m", backends=("a",), capture_sizes=sizes)
-    made = LevelRecord(plan, prepared, plan.level(SOLO.name, concurrency_point(concurrency)))
-    facts = {"m": ModelFacts(2.55, (1, 2, 4, 8))}
-    assert made.result(ServerLog(), facts).padding_percent == padding_percent
 
 
 @pytest.mark.parametrize("sequence", ["", "aaaaaaaaaaaaaaaa", "abab"])

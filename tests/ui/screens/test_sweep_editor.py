@@ -223,17 +223,6 @@ async def test_a_contradiction_is_said_at_the_bottom() -> None:
         assert opened.app.screen is opened.editor
 
 
-async def test_ctrl_s_starts_what_the_fields_say() -> None:
-    """The draft comes back as typed and marked, and is kept for the next time."""
-    opened = Opened()
-    async with opened.on():
-        await opened.write("concurrency", "2, 8")
-        await opened.fill("slo", "ttft_p90_ms=2000")
-        await opened.press("ctrl+s")
-    wanted = replace(QUICK, concurrency="2, 8", slo="ttft_p90_ms=2000")
-    assert opened.answers == opened.kept == [wanted]
-
-
 @pytest.mark.parametrize("how", ["escape", "alt+a", "cancel"])
 async def test_esc_and_the_button_start_nothing_and_keep_what_is_valid(how: str) -> None:
     """The last valid fields are kept, not the error after them; Esc and a letter, as Alt, are in no field."""
@@ -347,20 +336,6 @@ async def test_an_earlier_sweep_gives_the_time_and_names_of_others_are_no_markup
         await opened.fill("model", "[red]m[/red]")
         assert "[b]x[/b]" in opened.words()
         assert "[red]m[/red]" in opened.words()
-
-
-async def test_without_colours_the_keys_are_still_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With NO_COLOR the target or word that has the keys is underlined or reversed, and no other."""
-    monkeypatch.setenv("NO_COLOR", "1")
-    opened = Opened()
-    async with opened.on():
-        for name, words in (("targets", "proxy"), ("mode", "burst"), ("order", "ascending")):
-            await opened.go(name, *(["home"] if name == "targets" else []))
-            runs = [run for strip in opened.app.screen._compositor.render_strips() for run in strip]
-            seen = [run.text for run in runs if run.style and (run.style.underline or run.style.reverse)]
-            text = "".join(seen)
-            assert words in text
-            assert not any(other in text for other in {"proxy", "burst", "ascending"} - {words})
 
 
 LOADS = {

@@ -90,18 +90,6 @@ async def test_done_stays_as_a_band_until_it_is_dismissed(stage: SweepStage) -> 
         assert kept.path.exists()
 
 
-async def test_stopped_by_guard_says_why(stage: SweepStage) -> None:
-    """The word in the frame and the reason in the band; what was done is kept."""
-    async with stage.on((80, 24)):
-        await stage.start()
-        stage.play(("spark-a", 1))
-        await stage.finish(stage.runner.short("stopped_by_guard", "spark-a: 91 °C is above 90 °C"))
-        assert "┐stopped by guard┌" in stage.text
-        assert "91 °C is" in stage.text
-        assert stage.sweeping.path is not None
-        assert load(stage.sweeping.path).status == "stopped_by_guard"
-
-
 async def test_x_twice_stops_and_says_what_is_kept(stage: SweepStage) -> None:
     """The first press only asks; the second ends the load, and the file holds what is done."""
     async with stage.on((80, 24)):
@@ -135,23 +123,6 @@ async def test_a_preset_key_starts_its_preset(stage: SweepStage) -> None:
 def free() -> tuple[SweepSpec, ...]:
     """Return the default preset without targets of its own."""
     return (SweepSpec("quick", concurrency=(1, 2, 4), prompt_lengths=(100,), tg=4, runs=3),)
-
-
-async def test_s_sweeps_what_is_selected(tmp_path: Path) -> None:
-    """A selected backend is the target; with nothing selected the router; on the band the same once more."""
-    stage = SweepStage(tmp_path, sweeps=free())
-    async with stage.on():
-        await stage.start()
-        assert [one.name for one in stage.runner.plan.targets] == ["proxy"]
-        stage.runner.cancel()
-        await stage.over()
-        stage.app.overview.selected = PanelKey("backend", "spark-b")
-        for _ in range(2):
-            await stage.start()
-            assert [one.name for one in stage.runner.plan.targets] == ["spark-b"]
-            assert stage.app.overview.selected == SWEEP
-            stage.runner.cancel()
-            await stage.over()
 
 
 async def test_a_target_from_elsewhere_asks_first(tmp_path: Path) -> None:
@@ -337,19 +308,6 @@ async def test_a_runner_that_fails_is_a_line(stage: SweepStage, error: Exception
         assert list(stage.folder.iterdir()) == []
         await stage.press("escape")
         assert "spark-b" in stage.text
-
-
-async def test_a_folder_that_cannot_be_written_does_not_stop_a_sweep(tmp_path: Path) -> None:
-    """One line says that the result is not kept; the sweep is made all the same."""
-    (tmp_path / "data").write_text("no folder", encoding="utf-8")
-    stage = SweepStage(tmp_path)
-    async with stage.on():
-        await stage.start()
-        assert stage.toasts()[-1].startswith("the result will not be kept: ")
-        stage.play()
-        await stage.finish()
-        assert "┐done┌" in stage.text
-        assert stage.toasts()[-1].endswith("not kept in a file")
 
 
 async def test_quitting_asks_while_a_sweep_runs(stage: SweepStage) -> None:

@@ -12,7 +12,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
-from sparktop.watch.prometheus_finder import MOST_AT_ONCE, QueryPace
+from sparktop.watch.prometheus_finder import MOST_AT_ONCE
 from tests.sources.prometheus.api_server import api, refused
 from tests.watch.prometheus.made_up import Scraped, watched
 
@@ -210,16 +210,3 @@ async def test_a_prometheus_that_has_just_started_is_not_one_without_servers() -
         assert shown.fleets[0].ok
         assert len(shown.backends) == 2
         assert not shown.events
-
-
-@pytest.mark.parametrize("every_s", [15.0, 60.0, 100.0])
-def test_good_answers_bring_the_usual_pace_back(every_s: float) -> None:
-    """After a refusal, as often as a Prometheus scrapes; then nothing is said of it any more."""
-    pace = QueryPace()
-    pace.every_s = every_s
-    usual_s = pace.period_s(1)
-    pace.slow_down("too many samples")
-    assert (pace.at_once, pace.note.endswith(": too many samples")) == (MOST_AT_ONCE // 2, True)
-    for _ in range(100):
-        pace.count_answer()
-    assert (pace.at_once, pace.period_s(1), pace.note) == (MOST_AT_ONCE, usual_s, "")

@@ -266,18 +266,6 @@ def test_the_command_judges_a_file_in_every_format(
         assert why in capsys.readouterr().err
 
 
-def test_several_prompt_lengths_are_not_mixed() -> None:
-    """One is chosen, or the message names them."""
-    levels = sweep(0.3, 2.0).targets[0].levels
-    both = [*levels, *(one.model_copy(update={"pp": 4000}) for one in levels)]
-    stored = result_of(LoadKind.CONCURRENCY, *both)
-    with pytest.raises(UsageError, match="prompts of 100 and 4,000 tokens: choose one length with --pp"):
-        answer_from_levels(stored, asked("ttft_p90_ms=900"))
-    assert "1 request at once holds" in capacity_text(
-        answer_from_levels(stored, asked("ttft_p90_ms=900"), 4000)
-    )
-
-
 @pytest.mark.parametrize(
     ("percent", "slo", "is_left_out"),
     [
