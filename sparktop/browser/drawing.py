@@ -29,7 +29,7 @@ from sparktop.panels.board.layout import (
     PanelKey,
     Place,
 )
-from sparktop.panels.board.scene import Scene, index_of, is_wall
+from sparktop.panels.board.scene import Scene, index_of, is_wall, is_worst_first
 from sparktop.panels.board.view import Arrangement, Sort, View
 from sparktop.panels.board.wall import ATTENTION, WallOrders
 from sparktop.panels.board.wall_lines import KEY
@@ -173,7 +173,8 @@ def draw(page: Page, snapshot: Snapshot, width: int, orders: Orders | None = Non
     is_board_wall = is_wall(snapshot, width, _WALL_HEIGHT, view)
     if key is None and not is_board_wall:
         view = replace(view, top=None)
-        ordered = orders.board.of(snapshot, view)
+        worst_first = is_worst_first(snapshot, width, _WALL_HEIGHT, view)
+        ordered = orders.board.of(snapshot, view, worst_first=worst_first)
     height = _board_height(ordered, width, view) if key is None else _height_alone(key, snapshot)
     drawn = Scene(ordered, width, height, view, zoomed=key, orders=orders.walls).draw()
     bands = list(_panel_bands(drawn, alone=key))

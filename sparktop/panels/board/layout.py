@@ -146,7 +146,7 @@ def entry_rows(place: Place, count: int) -> tuple[int, bool]:
     """Return (rows of text of each of a list's `count` entries, whether the list has a heading row)."""
     lines = -(-count // place.columns)
     rows_each = max(1, (place.height - 3) // max(1, lines))
-    return rows_each, place.height - 2 > rows_each * lines
+    return rows_each, place.columns == 1 and place.height - 2 > rows_each * lines
 
 
 @lru_cache(maxsize=8)

@@ -32,7 +32,7 @@ from sparktop.panels.board.layout import (
     low_places,
     sweep_height,
 )
-from sparktop.panels.board.view import Preset, Sort, View
+from sparktop.panels.board.view import FLEET, Preset, Sort, View
 from sparktop.panels.machine.panel import (
     line_shape,
     list_shape,
@@ -79,8 +79,6 @@ _TILINGS = {
     Preset.COMPACT: Tiling.TABLE,
     Preset.WALL: Tiling.TILES,
 }
-_LEAST_LINES = 24
-"""Least number of backends or nodes for a wall: fewer can be read in lists of any form."""
 
 
 def is_wall(snapshot: Snapshot, width: int, height: int, view: View) -> bool:
@@ -92,7 +90,7 @@ def is_wall(snapshot: Snapshot, width: int, height: int, view: View) -> bool:
     """
     nodes = len(snapshot.nodes) if view.boxes.nodes else 0
     backends = len(snapshot.backends) if view.boxes.backends else 0
-    least = _LEAST_LINES if view.wall_from is None else view.wall_from
+    least = FLEET if view.wall_from is None else view.wall_from
     if view.preset in {Preset.ONE, Preset.COMPACT} or not least or max(nodes, backends) < least:
         return False
     if view.wall_from is not None:
@@ -101,6 +99,20 @@ def is_wall(snapshot: Snapshot, width: int, height: int, view: View) -> bool:
     lists = [rectangle for rectangle in layout.places if rectangle.kind in {"nodes", "table"}]
     hidden = any(rectangle.kind == "table" and rectangle.height - 2 < backends for rectangle in lists)
     return layout.height > height or hidden or any(rectangle.columns > 1 for rectangle in lists)
+
+
+def is_worst_first(snapshot: Snapshot, width: int, height: int, view: View) -> bool:
+    """Return whether servers in configured order that need attention stand first on a board of this size.
+
+    It is so where not all fit the screen, and from `FLEET` servers on.
+    """
+    count = len(snapshot.backends)
+    if view.sort is not Sort.CONFIG or not view.boxes.backends:
+        return False
+    wide = view.preset is Preset.COMPACT
+    places = plan(snapshot, width, height, view, fleets=0, wall=False).places
+    lists = (place for place in places if place.kind == "table")
+    return count >= FLEET or any(visible_count(place, count, wide=wide) < count for place in lists)
 
 
 def plan(snapshot: Snapshot, width: int, height: int, view: View, *, fleets: int, wall: bool) -> Layout:
@@ -486,7 +498,7 @@ class Scene:
         # The first Prometheus has more servers than are read sample by sample.
         has_wall = first is not None and len(first.servers) > len(snapshot.backends)
         wall = max(_LEAST_WALL, height // 3) if zoomed is None and has_wall else 0
-        room = height - band - wall
+        self._room = room = height - band - wall
         if zoomed is not None and index is not None:
             self.layout = Layout((Place(zoomed.kind, index, 0, 0, width, room),), room)
         else:
@@ -700,12 +712,19 @@ class Scene:
             self._window,
             lambda views: widest_scale(self._scale(group) for group in {view.group for view in views}),
             first_index=self.first_row,
-            order="" if self.view.sort is Sort.CONFIG else f"by {self.view.sort.value}",
+            order=self._order_words(),
             wide=wide,
             verdict=all(other.kind not in {"balance", "groups"} for other in self.layout.places),
             selected=selected if kind == "backend" else None,
             columns=self.view.columns,
         )
+
+    def _order_words(self) -> str:
+        """Return the order of the backends in words; "" for the configured one."""
+        if self.view.sort is not Sort.CONFIG:
+            return f"by {self.view.sort.value}"
+        worst_first = is_worst_first(self.snapshot, self.width, self._room, self.view)
+        return "worst first" if worst_first else ""
 
     def _first_row(self, room: int) -> int:
         """Return the index of the first backend in the table, such that the selected backend is visible.

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.state import GRAVITY
-from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
 from sparktop.panels.board.layout import Boxes, PanelKey
 from sparktop.panels.server.table import ColumnOrder
 
@@ -134,6 +134,8 @@ class View(Struct, frozen=True):
 
 _RANKS = {state: rank for rank, state in enumerate(GRAVITY)}
 """The place of each state of a backend in the order of the wall: 0 is the worst."""
+_CALM = _RANKS[BackendState.BUSY]
+"""The place from which on states need no attention."""
 
 
 def _backend_number(view: BackendView, sort: Sort) -> float | None:
@@ -222,8 +224,8 @@ def in_order(views: Sequence[Shown], names: Sequence[str]) -> tuple[Shown, ...]:
     return tuple(sorted(views, key=lambda view: rank.get(view.name, len(rank))))
 
 
-FLEET = 64
-"""Most backends that are shown in their configured order, whatever their states."""
+FLEET = 24
+"""Number of backends or nodes from which on lists are not read line by line, but from the top."""
 
 
 class Arrangement:
@@ -233,21 +235,27 @@ class Arrangement:
         """Start without an order of backends and nodes: the first call of `of` that needs one computes it."""
         self._backends, self._nodes = HeldOrder(), HeldOrder()
 
-    def of(self, snapshot: Snapshot, view: View, selected: PanelKey | None = None) -> Snapshot:
+    def of(
+        self, snapshot: Snapshot, view: View, selected: PanelKey | None = None, *, worst_first: bool = False
+    ) -> Snapshot:
         """Return `snapshot` with its backends and nodes filtered and ordered as `view` requests.
 
-        The selected row keeps its place. Of more than `FLEET` backends in configured order, those whose state
-        needs attention come first, because not all are visible. Balance groups whose backends are not all
+        The selected row keeps its place. With `worst_first`, backends in configured order whose state needs
+        attention come before all others, which stay as configured. Balance groups whose backends are not all
         shown are left out.
         """
         sort = view.sort
-        if sort is Sort.CONFIG and len(snapshot.backends) > FLEET:
-            sort = Sort.STATE
-        if not view.filter and sort is Sort.CONFIG:
+        worst_first = worst_first and sort is Sort.CONFIG
+        if not view.filter and sort is Sort.CONFIG and not worst_first:
             return snapshot
         kind, name = (selected.kind, selected.name) if selected is not None else ("", None)
-        ordered = order_names(backend_numbers(snapshot.backends, sort), sort)
-        backends = self._backends.of(snapshot.at, ordered, sort, name if kind == "backend" else None)
+        if worst_first:
+            needs = {each.name: -float(min(_RANKS[each.state], _CALM)) for each in snapshot.backends}
+            ordered = order_names(needs, Sort.STATE)
+        else:
+            ordered = order_names(backend_numbers(snapshot.backends, sort), sort)
+        chosen = (sort, worst_first)
+        backends = self._backends.of(snapshot.at, ordered, chosen, name if kind == "backend" else None)
         ordered = order_names(node_numbers(snapshot.nodes, sort), sort)
         nodes = self._nodes.of(snapshot.at, ordered, sort, name if kind == "node" else None)
         kept = filtered_backends(snapshot.backends, view.filter)

@@ -156,7 +156,7 @@ class ServerTable(Struct, eq=False):
     def heading(self, order: str) -> Row:
         """Return the heading row; `order` names the sort order, "" for the configured one."""
         name, columns, spark = self._shape
-        value = order.removeprefix("by ")
+        value = order.removeprefix("by ").removesuffix(" first")
         choices = (f"backend ({order})", order, f"▾{value}") if order else ("backend",)
         row: Row = [
             (

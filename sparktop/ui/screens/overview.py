@@ -28,7 +28,7 @@ from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.text import clean
 from sparktop.panels.board.bars import event_words, header_row, scroll_keys, time_bar_row, time_of
 from sparktop.panels.board.layout import Boxes, Drawn, PanelKey
-from sparktop.panels.board.scene import Scene, flatten, is_wall
+from sparktop.panels.board.scene import Scene, flatten, is_wall, is_worst_first
 from sparktop.panels.board.view import Arrangement, Preset, Sort, View, filtered_backends
 from sparktop.panels.parts.text import Row
 from sparktop.ui.canvas import Canvas
@@ -198,7 +198,8 @@ class OverviewScreen(CanvasScreen):
             self._orders = WallOrders()
         # A wall counts what its filter hides, and has an order of its own.
         if not self._is_wall:
-            arranged = self._arrangement.of(snapshot, self.view, self.selected)
+            worst_first = is_worst_first(snapshot, width, room, self.view)
+            arranged = self._arrangement.of(snapshot, self.view, self.selected, worst_first=worst_first)
         if self.zoomed == _HAPPENED and not self.frozen:
             self.zoomed = _EVENTS
         zoomed = self._zoomed_panel(arranged)

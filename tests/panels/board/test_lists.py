@@ -15,7 +15,7 @@ from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import TimeBar, cell_of, event_words, time_bar_row, time_of
 from sparktop.panels.board.events import events_panel, events_screen, value_texts
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.board.scene import Scene
+from sparktop.panels.board.scene import Scene, is_worst_first
 from sparktop.panels.board.view import FLEET, Arrangement, Sort, View, backend_numbers, order_names
 from sparktop.panels.parts.text import row_text, row_width
 from stage.rehearsal import Rehearsal
@@ -147,16 +147,32 @@ def test_the_marked_row_stays_under_the_cursor(four: Snapshot) -> None:
     assert order_of(after) == ("spark-a", "spark-d", "spark-c", "spark-b")
 
 
-def test_a_fleet_in_configured_order_begins_with_what_needs_attention(four: Snapshot) -> None:
-    """Hundreds of servers are never all visible; with as many as fit, the configured order stays."""
-    one = replace(four.backends[0], state=BackendState.BUSY)
-    fleet = [replace(one, name=f"s{number:03d}") for number in range(FLEET + 1)]
-    fleet[40] = replace(fleet[40], state=BackendState.UNREACHABLE)
-    shown = order_of(Arrangement().of(replace(four, backends=tuple(fleet)), View()))
-    assert shown[:3] == ("s040", "s000", "s001")
-    assert len(shown) == FLEET + 1
-    few = replace(four, backends=tuple(fleet[:FLEET]))
-    assert Arrangement().of(few, View()) is few
+@pytest.mark.parametrize(
+    ("count", "size", "view", "is_ordered"),
+    [
+        (40, (200, 49), View(), True),
+        (FLEET - 1, (200, 49), View(), False),
+        (23, (60, 12), View(), True),
+        (23, (60, 12), View(sort=Sort.NAME), False),
+        (4, (80, 23), View(), False),
+    ],
+)
+def test_what_needs_attention_is_first_where_the_servers_are_many(
+    four: Snapshot, count: int, size: tuple[int, int], view: View, *, is_ordered: bool
+) -> None:
+    """Where not all are visible, or a list is too long to read; the calm ones stay as configured."""
+    calm = (BackendState.BORED, BackendState.BUSY, BackendState.IDLE)
+    fleet = [
+        replace(four.backends[0], name=f"s{number:03d}", state=calm[number % 3]) for number in range(count)
+    ]
+    fleet[-1] = replace(fleet[-1], state=BackendState.QUEUEING)
+    names = tuple(one.name for one in fleet)
+    snapshot = replace(four, backends=tuple(fleet), nodes=(), balance=())
+    worst_first = is_worst_first(snapshot, *size, view)
+    shown = Arrangement().of(snapshot, view, worst_first=worst_first)
+    assert order_of(shown) == ((names[-1], *names[:-1]) if is_ordered else names)
+    heading = row_text(Scene(shown, *size, view).draw()[0].rows[1])
+    assert ("▾worst" in heading) == (is_ordered and size[0] == 200)
 
 
 FIRST = datetime(2026, 1, 15, 9, tzinfo=UTC)
