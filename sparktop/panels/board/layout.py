@@ -282,13 +282,14 @@ def _node_forms(width: int, count: int, height: int) -> _Ladder:
         _list_form("nodes", count, columns)
         for columns in range(1, _entries_abreast(width, count, NODE_LEAST) + 1)
     ]
-    abreast = max(1, min(count, width // NODE_WIDTH))
+    most = max(1, min(count, width // NODE_WIDTH))
+    abreast = max(columns for columns in range(1, most + 1) if count % columns == 0)
     tallest = _by_board_height(height, 6, 8, 10)
     panels = [[_panels_form("node", count, abreast, min(rows, tallest))] for rows in (5, 6, 8, 10)]
     if abreast == count:
         return [small, *panels]
     lists = [[_list_form("nodes", count, 1, rows, 1)] for rows in (1, 2, 3)]
-    if count % abreast:
+    if abreast == 1 < most:  # panels of full width would be lower than they could be
         return [small, *lists]
     if count <= FEW:
         return [small, lists[1], panels[1], panels[2], panels[3]]

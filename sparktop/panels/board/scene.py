@@ -32,8 +32,9 @@ from sparktop.panels.board.layout import (
     low_places,
     sweep_height,
 )
-from sparktop.panels.board.view import FLEET, Preset, Sort, View
+from sparktop.panels.board.view import FLEET, WINDOWS_S, Preset, Sort, View
 from sparktop.panels.machine.panel import (
+    HIGH_PANEL,
     line_shape,
     list_shape,
     node_entry,
@@ -454,6 +455,16 @@ _LEAST_WALL = 8
 """Least height in rows of the wall of a Prometheus above the other panels."""
 
 
+_YOUNG_STEPS, _YOUNG_POLLS = 8, 15
+"""Steps in which the time that graphs show grows with a young history, and the least number of its polls."""
+
+
+def _span_of_known(full_s: float, known_s: float, interval_s: float) -> float:
+    """Return the seconds that graphs show: `full_s`, or less while the history is only `known_s` seconds."""
+    steps = math.ceil(_YOUNG_STEPS * min(1.0, max(known_s, _YOUNG_POLLS * interval_s) / full_s))
+    return full_s * steps / _YOUNG_STEPS
+
+
 class Scene:
     """The main screen's content for one snapshot: its layout, and its panels, which are drawn on demand."""
 
@@ -516,7 +527,12 @@ class Scene:
         # All graphs show as long as the view asks or more, in whole poll intervals.
         slots = 2 * max(1, graph_columns(width)[1])
         each = max(1, math.ceil(self.view.window_s / (slots * interval)))
-        self._window = TimeWindow(self._axis.end, slots * each * interval, self._end_label)
+        begins = [series.first_at for series in (*backends, *nodes) if series.first_at is not None]
+        known_s = self._axis.end - min(begins, default=-math.inf)
+        span_s = slots * each * interval
+        if self.view.window_s == WINDOWS_S[0]:  # not a longer time that the user chose
+            span_s = _span_of_known(span_s, known_s, interval)
+        self._window = TimeWindow(self._axis.end, span_s, self._end_label)
         self._scales: dict[str, GroupScale] = {}
         self._walls: dict[str, DrawnWall] = {}
         self._detail: list[Row] | None = None
@@ -752,9 +768,7 @@ class Scene:
         if self._detail is not None:
             rows = self._detail
         elif place.kind == "node":
-            view = self.snapshot.nodes[place.index]
-            power = power_scale(self.snapshot.nodes, self._window)
-            rows = node_panel(view, width, height, self._window, power, selected=selected)
+            rows = self._node_rows(place, selected=selected)
         elif place.kind == "processes":
             view = self.snapshot.nodes[place.index]
             first = self.first_row
@@ -784,6 +798,16 @@ class Scene:
         else:
             rows = empty_rows(self.snapshot, width, height, filtered_by=self.view.filter)
         return [merge_runs(row) for row in rows]
+
+    def _node_rows(self, place: Place, *, selected: bool) -> list[Row]:
+        view, size = self.snapshot.nodes[place.index], (place.width, place.height)
+        further = None
+        if place.height >= HIGH_PANEL:
+            from sparktop.panels.machine import detail  # late: as above
+
+            further = detail.sections_that_fit
+        power = power_scale(self.snapshot.nodes, self._window)
+        return node_panel(view, *size, self._window, power, selected=selected, further=further)
 
     def _router_rows(self, place: Place, *, selected: bool) -> list[Row]:
         width, height, fleet = place.width, place.height, self._fleet_at(place)

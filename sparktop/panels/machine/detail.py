@@ -48,6 +48,7 @@ from sparktop.panels.machine.panel import (
     energy_text,
     fleet_name,
     footnote,
+    gpu_graphs,
     gpu_totals,
     lost_rows,
     margin_of,
@@ -60,6 +61,7 @@ from sparktop.panels.machine.panel import (
     state_run,
     trend_runs,
     used_percent,
+    value_graph,
 )
 from sparktop.panels.machine.processes import detail_processes
 from sparktop.panels.parts.figures import (
@@ -316,7 +318,7 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Vie
     pressure: Row = label_row(
         label("pressure", names),
         *percent_run(waited, 0 if waited is None else 5, role="warn" if waited else "text"),
-        "–" if waited is None else " of 10 s waiting for memory",
+        "–" if waited is None else f" of 10 s waiting{' for memory' if width >= _WITH_CLOCK else ''}",
     )
     rows += [
         _headroom_row(memory, width),
@@ -465,26 +467,49 @@ _MOST_CORE_BARS = 48
 """Most cores that get a bar each; if there are more, each core is one column of a row."""
 _TAIL = 22
 """Width in cells of the values to the right of the CPU's bars."""
+_WITH_CLOCK = 41
+"""Least width in cells of a row that has the highest clock of a group of cores."""
 
 
 def node_sections(view: NodeView, width: int) -> list[ViewSection]:
     """Return the main sections (GPU, memory, processor) for a column of `width` cells."""
     sample = view.sample or _EMPTY
-    cores = sample.cpu.cores or len(sample.cpu.core_percent)
-    processor = f"processor · {cores} cores" if cores else "processor"
     return [
         *findings_section(view.findings, width),
         *gpu_sections(view, width),
         memory_section(sample.memory, view.headroom, width),
-        ViewSection(processor, _cpu_rows(sample.cpu, width), "since the last poll"),
+        _processor_section(sample.cpu, width),
     ]
+
+
+def sections_that_fit(view: NodeView, width: int, height: int) -> list[Row]:
+    """Return `height` rows or fewer that follow the figures of a high panel: whole sections, `width` wide."""
+    sample = view.sample or _EMPTY
+    sections = [
+        *(gpu_sections(view, width) if len(sample.gpus) > 1 else ()),
+        _processor_section(sample.cpu, width),
+        memory_section(sample.memory, view.headroom, width),
+        *_rail_sections(sample, width),
+        _sensor_section(view, width),
+    ]
+    chosen: list[ViewSection] = []
+    left = height
+    for section in sections:
+        if len(section.rows) < left:
+            chosen.append(section)
+            left -= 1 + len(section.rows)
+    return stack(chosen, width, height)
+
+
+def _processor_section(cpu: CpuReading, width: int) -> ViewSection:
+    cores = cpu.cores or len(cpu.core_percent)
+    title = f"processor · {cores} cores" if cores else "processor"
+    return ViewSection(title, _cpu_rows(cpu, width), "since the last poll")
 
 
 def node_aside(view: NodeView, width: int) -> list[ViewSection]:
     """Return the sections that may stand below a node's graphs: network, sensors, RDMA, power, speed."""
     sample = view.sample or _EMPTY
-    rails = two_columns((_rail_cell(rail, width // 2) for rail in sample.rails), width)
-    sensors = two_columns((_sensor_cell(sensor, width // 2) for sensor in sample.sensors), width)
     if not sample.network:
         network, rdma = ViewSection("network", [_empty_row(view, "no interface")]), []
     else:
@@ -492,11 +517,22 @@ def node_aside(view: NodeView, width: int) -> list[ViewSection]:
     # A wide screen has two columns: the two tall sections first, each with a low one below it.
     return [
         network,
-        ViewSection("sensors", sensors or [_empty_row(view, "none")], "now / critical"),
+        _sensor_section(view, width),
         *rdma,
-        *([ViewSection("power rails", rails, "now / since the counter's start")] if rails else []),
+        *_rail_sections(sample, width),
         *speed_section(view, width),
     ]
+
+
+def _sensor_section(view: NodeView, width: int) -> ViewSection:
+    sensors = view.sample.sensors if view.sample is not None else ()
+    rows = two_columns((_sensor_cell(sensor, width // 2) for sensor in sensors), width)
+    return ViewSection("sensors", rows or [_empty_row(view, "none")], "now / critical")
+
+
+def _rail_sections(sample: NodeSample, width: int) -> list[ViewSection]:
+    rows = two_columns((_rail_cell(rail, width // 2) for rail in sample.rails), width)
+    return [ViewSection("power rails", rows, "now / since the counter's start")] if rows else []
 
 
 def _cpu_rows(cpu: CpuReading, width: int) -> list[Row]:
@@ -520,15 +556,16 @@ def _cpu_rows(cpu: CpuReading, width: int) -> list[Row]:
 
 def _core_group_row(group: CoreGroup, width: int) -> Row:
     """Return a row for a group of CPU cores of the same design: number, mean use and highest frequency."""
+    has_clock = width >= _WITH_CLOCK
     fastest = "" if group.max_mhz is None else f"  max {group.max_mhz / 1000:.1f} GHz"
     name = fit(f"{len(group.cores)} × {group.name}", 19 if width >= WIDE_FACTS else 17)
     share = None if group.percent is None else group.percent / 100
-    length = max(4, width - len(name) - 1 - 6 - 13)
+    length = max(4, width - len(name) - 1 - 6 - (13 if has_clock else 0))
     return [
         (name + " ", "text"),
         *bar_runs(share, length, "cpu"),
         *percent_run(group.percent, 6),
-        label(fastest),
+        label(fastest if has_clock else ""),
     ]
 
 
@@ -669,17 +706,17 @@ def _graphs(view: NodeView) -> list[Graph]:
     cpu = percent_graph([("CPU", "cpu")], history.cpu_percent, "cpu")
     memory = percent_graph([("memory", "memory")], history.memory_percent, "memory")
     network = _traffic_graph("network", history.rx_bytes_per_s, history.tx_bytes_per_s)
-    headroom = _value_graph("memory left", "memory", history.headroom_gib, " GiB")
+    headroom = value_graph("memory left", "memory", history.headroom_gib, " GiB")
     ports = view.sample.network if view.sample is not None else ()
     rdma = [_traffic_graph("RDMA", history.rdma_rx_bytes_per_s, history.rdma_tx_bytes_per_s)]
     rdma = rdma if any(port.kind == RDMA for port in ports) else []
     if view.sample is not None and not view.sample.gpus:
         return [cpu, memory, network, headroom, *rdma]
-    heat = percent_graph([("temperature", "load")], history.temperature_c, "load", "100 °C")
+    clock, heat = gpu_graphs(history)
     return [
         percent_graph([("GPU", "gpu")], history.gpu_percent, "gpu"),
-        _value_graph("power", "waiting", history.power_w, " W", 10.0),
-        _value_graph("clock", "cpu", history.sm_clock_mhz, " MHz", 1000.0),
+        value_graph("power", "waiting", history.power_w, " W", 10.0),
+        clock,
         heat,
         headroom,
         percent_graph([("throttled", "waiting")], history.throttled_percent, "waiting"),
@@ -701,16 +738,6 @@ def _traffic_graph(name: str, rx: Series, tx: Series) -> Graph:
         over=tx,
         over_gradient="generation",
         mirror=True,
-    )
-
-
-def _value_graph(name: str, gradient: str, series: Series, unit: str, least: float = 1.0) -> Graph:
-    """Return a graph with a scale from 0 to a round number above its highest value.
-
-    `least` is the lowest upper end of the scale, and `unit` is appended to the text of the upper end.
-    """
-    return Graph(
-        [(name, gradient)], series, gradient, lambda top: numbers.count(top, 5).strip() + unit, least
     )
 
 

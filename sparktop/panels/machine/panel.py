@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 
 from msgspec import Struct
@@ -12,8 +12,8 @@ from sparktop.graphics.axes import nice_ceiling
 from sparktop.graphics.cells import cell_width, fit, sparkrow
 from sparktop.model.failure import NO_ANSWER, failure_words
 from sparktop.model.node import GIB, GpuReading, LostGpu, MemoryReading, NetworkReading, NodeSample
-from sparktop.model.series import known_mean, known_sum, sum_if_all_known
-from sparktop.model.snapshot import QUIET_SPEEDS, Headroom, NodeView, SpeedState
+from sparktop.model.series import Series, known_mean, known_sum, sum_if_all_known
+from sparktop.model.snapshot import QUIET_SPEEDS, Headroom, NodeHistory, NodeView, SpeedState
 from sparktop.panels.parts.figures import (
     LIVE,
     START_KINDS,
@@ -209,7 +209,8 @@ _EMPTY = NodeSample(at=0.0)
 _BAR = 10
 """Cells of a bar."""
 _GRAPH_HEIGHT, _TWO_GRAPHS = 2, 8
-"""Least heights in rows of a panel's inside for a graph, and for two graphs below each other."""
+"""Least heights in rows of a panel's inside for a graph, and for each of several graphs below each other; two
+of them may be half as high."""
 
 
 def _percent_bar(percent: float | None, gradient: str, role: str = "text", *, length: int = _BAR) -> Row:
@@ -396,28 +397,44 @@ def rows_below(view: NodeView, width: int, height: int) -> list[Row]:
     return rows
 
 
+def value_graph(name: str, gradient: str, series: Series, unit: str, least: float = 1.0) -> Graph:
+    """Return a graph with a scale from 0 to a round number above its highest value.
+
+    `least` is the lowest upper end of the scale, and `unit` is appended to the text of the upper end.
+    """
+    return Graph(
+        [(name, gradient)], series, gradient, lambda top: numbers.count(top, 5).strip() + unit, least
+    )
+
+
+def gpu_graphs(history: NodeHistory) -> tuple[Graph, Graph]:
+    """Return the graphs of the clock and of the temperature of a node's GPUs."""
+    return (
+        value_graph("clock", "cpu", history.sm_clock_mhz, " MHz", 1000.0),
+        percent_graph([("temperature", "load")], history.temperature_c, "load", "100 °C"),
+    )
+
+
 def _panel_graphs(view: NodeView, since: float, power_top: float) -> list[Graph]:
     """Return the graphs of a node's panel, the most important first.
 
-    The last graph shows the bytes received, by the RDMA ports or by the network interfaces, whichever had the
+    That of the network shows the bytes received, by the RDMA ports or by the interfaces, whichever had the
     higher peak since the time `since`. `power_top` is the upper edge of the power in watts.
     """
     history = view.history
-    graphs = [percent_graph([("CPU", "cpu")], history.cpu_percent, "cpu")]
-    if view.sample is not None and view.sample.gpus:
-        graphs.insert(0, percent_graph([("GPU", "gpu")], history.gpu_percent, "gpu"))
-        words = f"{numbers.tick(power_top)} W"
-        graphs.append(
-            Graph([("power", "waiting")], history.power_w, "waiting", lambda _: words, power_top, fixed=True)
-        )
-    graphs.append(percent_graph([("memory", "memory")], history.memory_percent, "memory"))
+    cpu = percent_graph([("CPU", "cpu")], history.cpu_percent, "cpu")
+    memory = percent_graph([("memory", "memory")], history.memory_percent, "memory")
     rdma = history.rdma_rx_bytes_per_s.peak(since) if history.rdma_rx_bytes_per_s.last is not None else None
     is_rdma = rdma and rdma >= (history.rx_bytes_per_s.peak(since) or 0.0)
     name, series = ("RDMA in", history.rdma_rx_bytes_per_s) if is_rdma else ("rx", history.rx_bytes_per_s)
-    return [
-        *graphs,
-        Graph([(name, "network")], series, "network", lambda top: numbers.data_rate(top, 9).strip()),
-    ]
+    network = Graph([(name, "network")], series, "network", lambda top: numbers.data_rate(top, 9).strip())
+    if view.sample is None or not view.sample.gpus:
+        return [cpu, memory, network]
+    gpu = percent_graph([("GPU", "gpu")], history.gpu_percent, "gpu")
+    words = f"{numbers.tick(power_top)} W"
+    power = Graph([("power", "waiting")], history.power_w, "waiting", lambda _: words, power_top, fixed=True)
+    clock, heat = gpu_graphs(history)
+    return [gpu, cpu, power, memory, network, heat, clock]
 
 
 def _graph_columns(
@@ -425,15 +442,16 @@ def _graph_columns(
 ) -> list[list[Row]]:
     """Return the columns of graphs of a panel of `width` cells, each as `height` rows.
 
-    High panels have two graphs below each other in each column.
+    High panels have several graphs below each other in each column.
     """
     count, cells = graph_columns(width)
     if not count or height < _GRAPH_HEIGHT:
         return []
     axis = window.axis(cells)
     all_graphs = _panel_graphs(view, axis.end - window.span_s, power_top)
-    levels = 2 if height >= _TWO_GRAPHS and len(all_graphs) >= 2 * count else 1
-    heights = [height] if levels == 1 else [(height + 1) // 2, height // 2]
+    most = max(2, height // _TWO_GRAPHS) if height >= _TWO_GRAPHS else 1
+    levels = max(1, min(most, len(all_graphs) // count))
+    heights = [(height + above) // levels for above in reversed(range(levels))]
     columns: list[list[Row]] = []
     for column in range(count):
         graphs = all_graphs[column::count][:levels]
@@ -469,12 +487,29 @@ def power_scale(views: Sequence[NodeView], window: TimeWindow) -> float:
     return nice_ceiling(max((view.history.power_w.peak(since) or 0.0 for view in views), default=0.0) or 1.0)
 
 
+HIGH_PANEL = 20
+"""Height in rows of a node's panel from which on more than its figures fit."""
+
+
 def node_panel(
-    view: NodeView, width: int, height: int, window: TimeWindow, power_top: float, *, selected: bool = False
+    view: NodeView,
+    width: int,
+    height: int,
+    window: TimeWindow,
+    power_top: float,
+    *,
+    selected: bool = False,
+    further: Callable[[NodeView, int, int], list[Row]] | None = None,
 ) -> list[Row]:
-    """Draw the panel of one node as `height` rows of `width` cells; `power_top` is that of `power_scale`."""
+    """Draw the panel of one node as `height` rows of `width` cells; `power_top` is that of `power_scale`.
+
+    `further` returns rows that stand below the figures, for a width and at most a height.
+    """
     inside = height - 2
-    figures = figure_rows(view, figures_width(width), inside)
+    cells = figures_width(width)
+    figures = figure_rows(view, cells, inside)
+    if further is not None and view.sample is not None:
+        figures += further(view, cells, inside - len(figures))
     figures += [[] for _ in range(inside - len(figures))]
     graphs = _graph_columns(view, width, inside, window, power_top)
     rows = [panel_row(row, [graph[index] for graph in graphs], width) for index, row in enumerate(figures)]

@@ -417,12 +417,14 @@ def segmented_bar(parts: Sequence[BarPart], total: float, width: int) -> Row:
 def legend(parts: Sequence[BarPart], width: int) -> list[Row]:
     """Return a legend of a bar's parts as rows: sign, name and size in bytes, two parts per row."""
     size = 9 if width >= WIDE_FACTS else 8
-    room = width // 2 - size - 3
+    room = width // 2 - size - 4
+    if any(cell_width(part.name) > room for part in parts):
+        room += 1  # without the blank between both
     return two_columns(
         (
             [
                 (part.sign, part.role),
-                label(f" {fit(part.name, room - 1)} "),
+                label(f" {fit(part.name, room)} "),
                 figure(numbers.data(part.size, size)),
             ]
             for part in parts

@@ -29,7 +29,7 @@ from sparktop.model.snapshot import (
 )
 from sparktop.panels.board.bars import header_row
 from sparktop.panels.board.events import events_screen
-from sparktop.panels.board.layout import Drawn, PanelKey
+from sparktop.panels.board.layout import Boxes, Drawn, PanelKey
 from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import Preset, Sort, View
 from sparktop.panels.parts.figures import SHORT_STATES
@@ -39,6 +39,8 @@ from tests.panels.drawn import SIZES, board, flat, largest_blank, texts
 
 pytestmark = pytest.mark.long
 
+MOST_BLANK = 0.055
+"""Most part of a board in one rectangle without a character."""
 COUNTS = (1, 2, 12)
 CASES = list(product(SIZES, COUNTS))
 Shown = TypeVar("Shown", NodeView, BackendView)
@@ -315,3 +317,22 @@ def test_no_figure_is_cut_and_none_touches_its_label(scene: Snapshot, size: tupl
         shown = replace(scene, backends=views)
         wrong = [text for text in every_text(shown, size) if CUT.search(text) or GLUED.search(text)]
         assert not wrong, (scale, wrong)
+
+
+@pytest.mark.parametrize("boxes", [Boxes(), Boxes(backends=False), Boxes(nodes=False)])
+@pytest.mark.parametrize("play_s", [20, 60])
+def test_no_box_is_mostly_blank_in_the_first_minutes(boxes: Boxes, play_s: float) -> None:
+    """Graphs show what is known, not a longer time, and a high machine's panel has its cores and sensors."""
+    snapshot = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"]).play(play_s).snapshot()
+    for size in SIZES:
+        lines = texts(board(snapshot, size, View(boxes=boxes)))
+        assert largest_blank(lines) <= size[0] * size[1] * MOST_BLANK, "\n".join(lines)
+        assert ("processor · 20 cores" in "\n".join(lines)) == (not boxes.backends and size[1] > 30)
+
+
+def test_the_time_that_graphs_show_grows_with_the_history() -> None:
+    """The axis says which time it is, until it is the whole."""
+    rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"])
+    for play_s, label in ((40, "−40 s"), (100, "−120 s")):
+        lines = texts(board(rehearsal.play(play_s).snapshot(), (200, 48)))
+        assert label in lines[-1]
