@@ -294,7 +294,10 @@ class Monitor:
         router = self._routers.get(name)
         if router is None or router.backends or not sample.deployments:
             return
-        urls = [target.url for target in (*self._backends.values(), *self._routers.values())]
+        urls = [
+            *(target.url for target in self._backends.values()),
+            *(target.url for target in self._routers.values()),
+        ]
         targets, elsewhere = servers_behind_router(
             router, sample.deployments, watched_urls=urls, taken_names=self._backends
         )
