@@ -111,7 +111,10 @@ def target_keys(
     for option in options:
         text, _, name = option.strip().rpartition("=")
         if not targets:
-            raise UsageError("--api-key-env is for a TARGET beside it; in the config it is api_key_env")
+            raise UsageError(
+                "--api-key-env NAME needs a TARGET after it, as in --api-key-env MY_KEY 127.0.0.1:8000; the "
+                "configuration file has api_key_env for each server"
+            )
         if not text and targets > 1:
             raise UsageError("--api-key-env: several TARGETs; say whose key it is: --api-key-env TARGET=NAME")
         if text and text not in texts:

@@ -170,7 +170,7 @@ SWEEP_KEYS = (
         "R",
         "reference",
         "curves of the next published table beside these; after the last none",
-        "published",
+        "published curves",
     ),
     Key("notices", ("n",), "n", "notices", "everything that the sweep had to say, and back", "notices"),
     Key("stop", ("x",), "x", "stop", "twice: stop the sweep; what is done is kept", "stop"),

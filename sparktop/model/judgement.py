@@ -11,9 +11,15 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Protocol
 
+from sparktop.model.text import names_in_words
+
 NO_DIFFERENCE = "no clear difference"
 NO_WINNER = "no clear winner"
 """The best target is clearly better than some of the others only."""
+TOO_SCATTERED = "too scattered to compare"
+"""The interval of the ratio is so wide that "no clear difference" would say nothing."""
+SCATTERED_RATIO = 1.3
+"""Ratio of two values from which on an interval that includes it is that wide."""
 UNFAIR = "no fair comparison"
 """Requests wait for slots at the next best target alone."""
 NOT_TESTED = "too few runs to test"
@@ -51,6 +57,10 @@ class Judged(Protocol):
         """Whether `ahead` is clearly better than every other target; None: single runs allow no test."""
 
     @property
+    def ratio_ci95(self) -> tuple[float, float] | None:
+        """95 % confidence interval of the ratio of `ahead` to `against`; None without a test."""
+
+    @property
     def unequal_slots(self) -> Mapping[str, int]:
         """Slots of `ahead` and `against`, where requests wait at the latter alone; else empty."""
 
@@ -77,9 +87,18 @@ def outcome(level: Judged) -> Outcome:
     return Outcome.OPEN
 
 
+def is_too_scattered(ratio_ci95: tuple[float, float] | None) -> bool:
+    """Return whether a ratio's interval has room for a large difference either way or the other."""
+    return ratio_ci95 is not None and (ratio_ci95[1] > SCATTERED_RATIO or ratio_ci95[0] < 1 / SCATTERED_RATIO)
+
+
 def open_words(levels: Iterable[Judged]) -> str:
     """Return what is said of levels at which no target is clearly better than every other one."""
-    return NO_WINNER if any(level.beats for level in levels) else NO_DIFFERENCE
+    open_levels = list(levels)
+    if any(level.beats for level in open_levels):
+        return NO_WINNER
+    scattered = [is_too_scattered(level.ratio_ci95) for level in open_levels]
+    return TOO_SCATTERED if scattered and all(scattered) else NO_DIFFERENCE
 
 
 def slots_words(level: Judged, name: Name = str) -> str:
@@ -162,7 +181,7 @@ def _stretches(levels: Sequence[JudgedLevel], name: Name) -> Iterator[str]:
 
     for (kind, ahead), group in groupby(levels, key):
         part = list(group)
-        where = part[0].where if len(part) == 1 else f"{part[0].where}–{part[-1].where}"
+        where = _places_words([level.where for level in part])
         if kind is Outcome.OPEN:
             yield f"{ahead} at {where}{largest_lead(part, name)}"
             continue
@@ -174,20 +193,28 @@ def _stretches(levels: Sequence[JudgedLevel], name: Name) -> Iterator[str]:
         yield f"{name(ahead or '')} {kind.value} at {where}" + (f" ({brackets})" if brackets else "")
 
 
+def _places_words(names: Sequence[str]) -> str:
+    """Return names of levels by their ends: "c1–c4", "5,000–20,000 tokens in"; all if two things differ."""
+    numbers, units = zip(*(name.partition(" ")[::2] for name in names), strict=True)
+    if len(set(units)) > 1:
+        return names_in_words(names)
+    return " ".join(filter(None, ("–".join(dict.fromkeys((numbers[0], numbers[-1]))), units[0])))
+
+
 def largest_lead(levels: Sequence[JudgedLevel], name: Name = str, of: str = "") -> str:
     """Return the largest lead at levels without a winner, in brackets; "" if there is none.
 
-    Such as " (largest lead in decode that is not clear: a +6 % against b at c1)", with `of` " in decode". A
-    target's lead is that against the best of those that it does not clearly lead, which need not be the next
-    best. Leads that round to 0 % are none.
+    Such as " (in decode at most a +6 % against b, at c1)", with `of` "in decode"; where one target is clearly
+    better than some of the others, " (not clear: a +6 % against b)". A target's lead is that against the best
+    of those that it does not clearly lead, which need not be the next best. Leads that round to 0 % are none.
     """
     leads = _leads(levels)
     if not leads:
         return ""
-    largest = leads[0]
-    if len(levels) == 1:
-        return f" ({f'not clear{of}: ' if largest.beats or of else ''}{lead_words(largest, name)})"
-    return f" (largest lead{of} that is not clear: {lead_words(largest, name)} at {largest.where})"
+    largest, is_one = leads[0], len(levels) == 1
+    before = " ".join(filter(None, (of, "" if is_one else "at most")))
+    before += ("not clear: " if not before else ", not clear: ") if largest.beats else " " * bool(before)
+    return f" ({before}{lead_words(largest, name)}{'' if is_one else f', at {largest.where}'})"
 
 
 def _leads(levels: Sequence[JudgedLevel]) -> list[JudgedLevel]:
@@ -216,5 +243,5 @@ def alike_words(titles: Sequence[str], levels: Iterable[Judged] = ()) -> str:
     """Return that no target wins in several metrics, by their titles within a sentence and their levels."""
     *most, last = titles
     words = open_words(levels)
-    between = "" if words == NO_WINNER else " between the targets"
+    between = {NO_WINNER: "", TOO_SCATTERED: " the targets"}.get(words, " between the targets")
     return f"{words}{between} in {', '.join(most)}{' or ' if most else ''}{last}"

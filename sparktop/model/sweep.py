@@ -120,6 +120,13 @@ class CurvePlot(Struct, frozen=True):
     is_condition: bool = False
     """Whether the plot shows the quantile that a condition limits, or the share that met all of them."""
     decimals: int = 1
+    of_lengths: str = ""
+    """Where levels differ in prompt length, that which is drawn: "5,000 tokens in"."""
+
+    @property
+    def heading(self) -> str:
+        """Title and unit, with the prompt length where levels differ in it."""
+        return f"{self.title} in {self.unit}{self.of_lengths and f', {self.of_lengths}'}"
 
 
 class ComparedLevel(Struct, frozen=True):
@@ -146,6 +153,8 @@ class ComparedLevel(Struct, frozen=True):
     """Lead of `ahead` over `against`, in percent."""
     significant: bool | None = None
     """Whether `ahead` is significantly better than every other column; None: single runs cannot be tested."""
+    ratio_ci95: tuple[float, float] | None = None
+    """95 % confidence interval of the ratio of `ahead` to `against`; None without a test."""
     unequal_slots: Mapping[str, int] = field(default_factory=dict)
     """Slots of `ahead` and `against`, where requests wait at the latter alone; else empty."""
     where: str = ""
@@ -392,6 +401,8 @@ class ColumnRank(StrEnum):
     BEST = "best"
     TIED = "level"  # as recordings of 1.x have it
     """Not significantly different from the best value."""
+    SCATTERED = "scattered"
+    """Too scattered to be compared with the best value."""
 
 
 class MarkKind(StrEnum):
@@ -482,6 +493,8 @@ class SweepMoment(Struct, frozen=True):
     ttft_p50_ms: float | None = None
     """Median TTFT of the current level so far."""
     ended: int = 0
+    requests: int | None = None
+    """Number of the level's requests, as far as they are planned; None where a duration decides."""
     failed: int = 0
     tokens: int = 0
     """Tokens generated in the current level, without warm-up."""

@@ -88,11 +88,11 @@ class Line(Struct, frozen=True):
     """When what ends here began, which an alert tells only after a while; None of other lines."""
 
     def words_at(self, when: datetime) -> str:
-        """Return the words, and how long before or after `when` it began, if not then."""
+        """Return the words, and how much earlier or later than `when` it began, if not then."""
         apart_s = (when - self.at).total_seconds()
         if abs(apart_s) <= _SAME_S:
             return self.words
-        return f"{self.words}, {span_text(abs(apart_s))} {'before' if apart_s > 0 else 'after'}"
+        return f"{self.words}, {span_text(abs(apart_s))} {'earlier' if apart_s > 0 else 'later'}"
 
 
 class Moved(Struct, frozen=True):

@@ -339,8 +339,8 @@ def shares(snapshot: Snapshot) -> Table:
         ],
         name("group", lambda row: row[0].group),
         name("backend", lambda row: row[1]),
-        figure("mean load", lambda row: cell.rate(row[0].mean_load.get(row[1]))),
-        figure("nearly empty", lambda row: cell.percent(row[0].starved_percent.get(row[1]))),
+        figure("mean requests", lambda row: cell.rate(row[0].mean_load.get(row[1]))),
+        figure("time nearly empty", lambda row: cell.percent(row[0].starved_percent.get(row[1]))),
         figure("share of requests", lambda row: cell.percent(part(row))),
         figure("over", lambda row: cell.duration(row[0].window_s or None)),
     )

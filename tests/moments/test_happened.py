@@ -241,13 +241,13 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
     ]
     last = "`a`: kv-full of a; Waiting of `a` 0.7 → 77.5 (111 ×)**"
     text = moment_report(found, "md", at=at(300))
-    assert f"**09:05:00 `b`: setup of b, 50 s before; {last}" in text
+    assert f"**09:05:00 `b`: setup of b, 50 s earlier; {last}" in text
     text = moment_report(replace(found, events=found.events[2:]), "md", at=at(300))
-    assert f"**09:05:00 `sweep`: load on a, 2 min before; {last}" in text
+    assert f"**09:05:00 `sweep`: load on a, 2 min earlier; {last}" in text
     ended = replace(found, events=found.events[2:], sweeps=(replace(sweep, end=at(230)),))
     assert f"**09:05:00 {last}" in moment_report(ended, "md", at=at(300))
     rows = [row_text(row) for row in happened_screen(replace(found, events=other[2:]), at(300), 160, 40)]
-    assert "sweep: load on a, 2 min before; a: kv-full of a; Waiting of a 0.7 → 77.5 (111 ×)" in rows[1]
+    assert "sweep: load on a, 2 min earlier; a: kv-full of a; Waiting of a 0.7 → 77.5 (111 ×)" in rows[1]
     told = event(201, "sweep", "sweep", severity=Severity.INFO, message="load on a by a sweep of process 7")
     lines, _ = what_happened(moment(told))
     assert [one.words for one in lines] == [told.message]
@@ -256,7 +256,7 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
     change = FactChange(at(290), "proxy", "strategy", "least-busy", "round-robin")
     states = FactChange(at(295), "a", "state", "busy", "queueing")
     changed = replace(found, events=other[2:], sweeps=(), changes=(change, states))
-    assert "`proxy`: strategy: least-busy → round-robin, 10 s before; `a`: kv-full" in moment_report(
+    assert "`proxy`: strategy: least-busy → round-robin, 10 s earlier; `a`: kv-full" in moment_report(
         changed, "md", at=at(300)
     )
 
@@ -272,7 +272,7 @@ def test_a_start_under_way_is_a_cause_until_the_server_answers() -> None:
     found = replace(collector.moment(), events=(event(300, "kv-full", "b"), event(550, "kv-full", "b")))
     lines, _ = what_happened(found)
     assert [(one.at, one.until, one.words) for one in lines[:1]] == [(at(-400), at(400), "state: loading")]
-    assert "**09:05:00 `a`: state: loading, 12 min before; `b`: kv-full" in moment_report(
+    assert "**09:05:00 `a`: state: loading, 12 min earlier; `b`: kv-full" in moment_report(
         found, "md", at=at(300)
     )
     assert "**09:09:10 `b`: kv-full of b" in moment_report(found, "md", at=at(550))
@@ -281,7 +281,7 @@ def test_a_start_under_way_is_a_cause_until_the_server_answers() -> None:
     assert part.moment().changes == ()
     told = replace(event(30, "state/loading"), severity=Severity.INFO, message="loading (was idle)")
     later = moment(told, event(300, "kv-full", "b"), event(310, "restarted"))
-    assert "**09:05:00 `a`: loading (was idle), 4 min before; `b`: kv-full" in moment_report(
+    assert "**09:05:00 `a`: loading (was idle), 4 min earlier; `b`: kv-full" in moment_report(
         later, "md", at=at(300)
     )
 

@@ -129,7 +129,7 @@ def _plot_bars(plot: CurvePlot, width: int, bar_height: int, room: int) -> list[
     words = [fit(_value_words(plot, line.points[0].value), room, "right") for line in plot.lines]
     cells = width - names - room - 4
     scale = f"0 to {tick(top)}, " if cells >= _LEAST_BAR else ""
-    rows = [heading(f"{plot.title} in {plot.unit}", scale + better, width)]
+    rows = [heading(plot.heading, scale + better, width)]
     for index, line in enumerate(plot.lines):
         for row in range(bar_height):
             is_middle = row == (bar_height - 1) // 2
@@ -231,7 +231,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     if place.bottom:
         better = f"log scale, {better}"
     rows = [
-        heading(f"{plot.title} in {plot.unit}", better, width),
+        heading(plot.heading, better, width),
         *body,
         [label(fit(points[0].kind.sign, _EDGE - 1, "right") + " "), label(below)],
     ]

@@ -12,7 +12,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.instant import Countdown
 from sparktop.model.load import Level, LoadKind
-from sparktop.model.sweep import LevelState, SweepStatus, SweepView
+from sparktop.model.sweep import LevelState, SweepMoment, SweepStatus, SweepView
 from sparktop.panels.parts.figures import (
     bar_runs,
     figure,
@@ -69,11 +69,15 @@ def status_run(view: SweepView) -> Row:
 
 
 def _title_beside(status: Row, sweep: SweepView | Countdown, width: int) -> Row:
-    """Return title and plan for the upper edge of a frame, as far as `status` has room."""
+    """Return title and plan for the upper edge of a frame; the last parts of a plan without room go first."""
     name = name_tab("sweep", fit(sweep.title, min(30, cell_width(sweep.title))))
     simulated = len("simulated ") if sweep.simulated else 0
     room = width - _CORNERS - row_width(name) - simulated - row_width(status) - 2
-    words = fit(sweep.plan_words, min(room, cell_width(sweep.plan_words))) if room > _LEAST_PLAN else ""
+    parts = sweep.plan_words.split(", ")
+    while len(parts) > 1 and cell_width(", ".join(parts)) > room:
+        parts.pop()
+    words = ", ".join(parts)
+    words = fit(words, min(room, cell_width(words))) if room > _LEAST_PLAN else ""
     return [*name, label(f" {words} " if words else "")]
 
 
@@ -112,7 +116,7 @@ def moment_pieces(view: SweepView) -> list[Row]:
         [figure(numbers.decimal(now.tps, 1)), label(" tok/s in the last 2 s")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked_point)],
         [label("TTFT p50 "), figure(numbers.milliseconds(now.ttft_p50_ms))],
-        [figure(f"{now.ended}"), label(" requests finished")],
+        [figure(f"{now.ended}"), label(_finished_words(now))],
     ]
     if now.requests_per_s is not None:
         sent_per_s, completed_per_s = now.requests_per_s
@@ -124,6 +128,13 @@ def moment_pieces(view: SweepView) -> list[Row]:
     if now.failed:
         pieces.append([(f"{now.failed} failed", "bad")])
     return pieces
+
+
+def _finished_words(now: SweepMoment) -> str:
+    """Return the words after the number of a level's requests that ended, with how many it has if known."""
+    if now.requests is None:
+        return " requests of this level finished"
+    return f" of this level's {now.requests:,} requests finished"
 
 
 def now_rows(view: SweepView, width: int) -> list[Row]:
@@ -251,7 +262,9 @@ def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
     rows: list[Row] = []
     answer = (view.headline,) if view.status.over and view.headline is not None else ()
     end = (view.words,) if view.status.over and view.status is not SweepStatus.DONE else ()
+    told = (*end, *answer, *view.verdict, *view.notices)
     for word, sentences in (
+        ("load", (view.plan_words,) if view.plan_words and told else ()),
         ("answer", (*end, *answer)),
         ("findings", view.verdict),
         ("notices, the newest first", tuple(reversed(view.notices))),

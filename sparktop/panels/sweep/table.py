@@ -6,7 +6,7 @@ table of a capacity search stand the loads that it tried and how its conditions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
+from sparktop.model.judgement import TOO_SCATTERED
 from sparktop.model.load import Level, LoadKind
 from sparktop.model.sweep import (
     ColumnRank,
@@ -320,8 +321,15 @@ def _bar_value_text(bar: ConditionBar) -> str:
     return f"> {bar.limit}" if bar.over_limit else bar.value.removesuffix(" tok/s")
 
 
-BEST, ALIKE = "◆", "◇"
-"""Marks of the best value of a column, and of a value that does not differ significantly from the best."""
+BEST, ALIKE, SCATTERED = "◆", "◇", "◌"
+"""Marks of the best value of a column, of one that does not differ significantly from it, and of one that
+cannot be compared with it."""
+_RANK_SIGNS = {
+    ColumnRank.BEST: (BEST, "best value", "best value"),
+    ColumnRank.TIED: (ALIKE, "no clear difference from it", "unclear"),
+    ColumnRank.SCATTERED: (SCATTERED, f"{TOO_SCATTERED} with it", "scattered"),
+}
+"""(Sign, meaning, meaning in a word) of each rank."""
 MARK_SIGNS = {MarkKind.WARNING: "!", MarkKind.SLOW: "▾", MarkKind.NOTE: "·"}
 _MARK_ROLES = {MarkKind.WARNING: "warn", MarkKind.SLOW: "warn", MarkKind.NOTE: "muted"}
 MORE = "…"
@@ -491,32 +499,34 @@ def marks_key(view: SweepView, room: int) -> Row:
     marks = [mark for row in view.rows for mark in row.marks]
     largest = max((mark.ttft_percent for mark in marks if mark.ttft_percent is not None), default=None)
     marks = [mark for mark in marks if mark.ttft_percent in {None, largest}]
-    meanings = [
-        (sign, list(dict.fromkeys(mark.word for mark in marks if mark.kind is kind)), kind.value)
-        for kind, sign in MARK_SIGNS.items()
-        if any(mark.kind is kind for mark in marks)
-    ]
-    for complete, short in ((True, False), (False, False), (False, True)):
-        row: Row = []
-        for sign, word in _rank_signs(view):
-            row += [(f" {sign}", "good"), label(f" {'unclear' if short and sign == ALIKE else word} ")]
-        for sign, words, meaning in meanings:
-            row += [
-                (f" {sign}", "warn"),
-                label(f" {meaning}: {', '.join(words)} " if complete else f" {meaning} "),
-            ]
-        if row_width(row) <= room:
-            return row
-    return []
+    words = {
+        kind: f"{kind.value}: {', '.join(dict.fromkeys(mark.word for mark in marks if mark.kind is kind))}"
+        for kind in MARK_SIGNS
+    }
+    columns = columns_of(view, _load_kind(view))
+    legends = [_signs_row(view, columns, words), _signs_row(view, columns)]
+    legends.append(_signs_row(view, columns, short=True))
+    return next((row for row in legends if row_width(row) <= room), [])
 
 
-def _rank_signs(view: SweepView, width: int | None = None) -> list[tuple[str, str]]:
-    """Return (sign, meaning) of the signs of ranks in the table of levels, of `width` cells where given."""
-    columns = columns_of(view, _load_kind(view)) if width is None else columns_for(view, width)
-    shown_metrics = {column.metric for column in columns}
-    ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown_metrics}
-    signs = ((ColumnRank.BEST, BEST, "best value"), (ColumnRank.TIED, ALIKE, "no clear difference from it"))
-    return [(sign, word) for rank, sign, word in signs if rank in ranks]
+def _signs_row(
+    view: SweepView,
+    columns: Sequence[ValueColumn],
+    words: Mapping[MarkKind, str] | None = None,
+    *,
+    short: bool = False,
+) -> Row:
+    """Return the signs of ranks in `columns` and of marks with their meaning: of marks `words` if given."""
+    shown = {column.metric for column in columns}
+    ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown}
+    kinds = {mark.kind for row in view.rows for mark in row.marks}
+    row: Row = []
+    for rank, (sign, meaning, brief) in _RANK_SIGNS.items():
+        row += [(f" {sign}", "good"), label(f" {brief if short else meaning} ")] if rank in ranks else []
+    for kind, sign in MARK_SIGNS.items():
+        text = words[kind] if words else kind.value
+        row += [(f" {sign}", _MARK_ROLES[kind]), label(f" {text} ")] if kind in kinds else []
+    return row
 
 
 def table_rows(view: SweepView, width: int, height: int, *, chosen: Level | None = None) -> list[Row]:
@@ -586,16 +596,19 @@ def _legend_row(view: SweepView, above: int, below: int, width: int) -> Row:
     """
     hidden = [f"{sign} {count}" for sign, count in (("↑", above), ("↓", below)) if count]
     more: Row = [label(f"{' '.join(hidden)} more, {'PgDn' if below else 'PgUp'}")] if hidden else []
-    kinds = {mark.kind for row in view.rows for mark in row.marks}
-    signs = [(sign, "good", word) for sign, word in _rank_signs(view, width)]
-    signs += [(sign, _MARK_ROLES[kind], kind.value) for kind, sign in MARK_SIGNS.items() if kind in kinds]
-    signs += [(MORE, "muted", "more: enter")] if any(len(_main_marks(row)) > 1 for row in view.rows) else []
+    columns = columns_for(view, width)
+    legends = (_signs_row(view, columns, short=short) for short in (False, True))
+    room = width - row_width(more) - 2
+    row = [label("  "), *next((legend for legend in legends if row_width(legend) <= room), [])]
     tried = [load for search in view.searches for load in search.tried if load.holds is not None]
-    signs += [("?", "warn", "not certain: below 97.5 %")] if any(not load.certain for load in tried) else []
-    row: Row = [label("  ")]
-    for sign, role, word in signs:
+    has_more = any(len(_main_marks(one)) > 1 for one in view.rows)
+    is_unsure = not all(load.certain for load in tried)
+    for sign, role, word, is_shown in (
+        (MORE, "muted", "more: enter", has_more),
+        ("?", "warn", "not certain: below 97.5 %", is_unsure),
+    ):
         piece: Row = [(f" {sign}", role), label(f" {word} ")]
-        if row_width([*row, *piece, *more]) <= width:
+        if is_shown and row_width([*row, *piece, *more]) <= width:
             row += piece
     return spread_row(row, more, width)
 
@@ -625,7 +638,7 @@ def level_row(
     start.append((_load_words(view, level.key), "title"))
     result: Row = fit_row(start, name)
     if row is not None and row.error is not None:
-        return fit_row([*result, (" refused: ", "bad"), (row.error, "text")], width)
+        return fit_row([*result, (" left out: ", "bad"), (row.error, "text")], width)
     if row is None or not row.figures:
         return fit_row([*result, *_state_cells(level, width - row_width(result))], width)
     columns = columns_for(view, width)
@@ -655,10 +668,8 @@ def _value_cell(row: ResultRow, column: ValueColumn) -> Row:
     sign, role = "", "text"
     if text == numbers.UNKNOWN:
         role = "muted"
-    elif rank is ColumnRank.BEST:
-        sign, role = BEST, "good"
-    elif rank is ColumnRank.TIED:
-        sign = ALIKE
+    elif rank is not None:
+        sign, role = _RANK_SIGNS[rank][0], "good" if rank is ColumnRank.BEST else role
     if column.heading == "failed" and row.failed:
         role = "bad"
     pad = column.width - cell_width(sign) - cell_width(text)

@@ -14,6 +14,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
+    TOO_SCATTERED,
     UNFAIR,
     Outcome,
     lead_words,
@@ -38,7 +39,7 @@ from sparktop.model.sweep import (
 from sparktop.panels.parts.figures import flow_pieces, heading, label, part_role, sentence_rows
 from sparktop.panels.parts.text import Row, Run, fit_row, row_width, side_by_side
 from sparktop.panels.sweep.curves import better_words, legend_rows, plots_rows
-from sparktop.panels.sweep.table import ALIKE, BEST, framed_sweep, page_title
+from sparktop.panels.sweep.table import ALIKE, BEST, SCATTERED, framed_sweep, page_title
 
 MAIN = ("decode_tps", "sustained_tps", "prefill_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
 """Metrics on the screen; other metrics are shown only if none of these was measured."""
@@ -186,7 +187,8 @@ def _level_row(
         text = numbers.decimal(None if value is None else value.mean, metric.decimals)
         is_winner, is_open = name == level.winner, outcome(level) is Outcome.OPEN
         is_unbeaten = is_open and level.significant is False and name not in level.beats
-        sign, role = ALIKE if is_unbeaten else "", "title"
+        is_scattered = open_words([level]) == TOO_SCATTERED
+        sign, role = (SCATTERED if is_scattered else ALIKE) if is_unbeaten else "", "title"
         if is_winner:
             sign, role = BEST, "good"
         if value is None:

@@ -36,6 +36,8 @@ _NAME_CELLS, _NAMES_APART = 17, 14
 """Most characters of a curve's name beside a plot, and the least distance between names."""
 _LEAST_APART = 24
 """Minimum distance between labels of the horizontal axis."""
+NOTE_CELLS = 56
+"""Most characters of a note."""
 _GAP, _COLUMNS = 24, 2
 """Distance between plots of a sheet, and how many stand beside one another."""
 _SERIES = len(ON_LIGHT)
@@ -194,7 +196,7 @@ class Frame(Struct, frozen=True):
             y = self.bottom + 50 + _NOTE_HEIGHT * number
             if kind:
                 yield svg.line(2, y - 4, 18, y - 4, class_=kind)
-            yield svg.text(shorten_name(words, 56), 24, y)
+            yield svg.text(shorten_name(words, NOTE_CELLS), 24, y)
 
     def names(
         self, ends: Sequence[tuple[str, float, float]], numbers: Sequence[int] | None = None

@@ -55,7 +55,7 @@ def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines
 
     N engines that share c concurrent requests evenly achieve N times the rate of a single engine at c / N. A
     router loses some of that because it distributes requests unevenly. If another target exceeds this bound,
-    no router over the same engines can match it at that concurrency.
+    no router over the same engines reaches it at that concurrency.
 
     A router is left out if neither one of its engines nor a similar engine was measured alone. Series of the
     router's own source come first; others stand in where these have no level that fits.
@@ -105,7 +105,7 @@ def _beyond_sentences(engines: IndependentEngines) -> Iterator[str]:
     for name in dict.fromkeys(name for level in engines.levels for name in level.beyond):
         where = names_in_words([f"c{level.concurrency}" for level in engines.levels if name in level.beyond])
         best = f"the best of {len(engines.alone)} independent engines"
-        yield f"{name} exceeds {best} at {where}: no routing over them can match it there"
+        yield f"{name} exceeds {best} at {where}: by these figures no router over them reaches it there"
 
 
 def _series_of_engines(routed: Series, series: Sequence[Series]) -> list[Series]:
@@ -370,6 +370,10 @@ def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[st
         shown = None
     ahead = ranked[0] if _is_ahead(figures, ranked) else None
     stated = shown is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
+    if not stated and any(
+        _is_untested_noise(change, table.floors[metric.name]) for change in changes.values()
+    ):
+        shown = False  # whatever a test would say
     vs: _Vs = "runner-up"
     against = ranked[1]
     if shown is False:  # the difference that is not clear
@@ -429,13 +433,18 @@ def _wins_as_published(table: _Table, metric: Metric, ahead: str, changes: Mappi
         if change.significant is None:
             if ahead not in table.published or name not in table.published:
                 return False
-            percent, floor = change.percent or 0.0, table.floors[metric.name]
             if table.published[ahead] == table.published[name]:
-                if abs(percent) < _STATED_PERCENT:
+                if abs(change.percent or 0.0) < _STATED_PERCENT:
                     return False
-            elif abs(math.log1p(percent / 100)) <= math.log1p(floor / 100):
+            elif _is_untested_noise(change, table.floors[metric.name]):
                 return False
     return True
+
+
+def _is_untested_noise(change: Change, floor_percent: float) -> bool:
+    """Return whether a difference that cannot be tested is within the noise floor."""
+    percent = change.percent or 0.0
+    return change.significant is None and abs(math.log1p(percent / 100)) <= math.log1p(floor_percent / 100)
 
 
 def _crossovers_by_source(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:

@@ -32,6 +32,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktop.model.judgement import is_too_scattered
 from sparktop.model.load import Level
 from sparktop.model.statistics import CONFIDENCE, combined_p, student_t, two_sided_t
 from sparktop.model.sweep import Value
@@ -257,9 +258,11 @@ def is_rising(levels: Sequence[LevelResult], metric: str) -> bool:
     The last one must be the best, and better than the one before it beyond the noise and, unless these are
     single runs, clearly.
     """
-    best, alike, _ = best_level(levels, metric)
-    ratio = rate_ratio(best, levels[-2], metric) if len(levels) > 1 and best is levels[-1] else None
-    return ratio is not None and ratio.is_beyond(NOISE_FLOOR_PERCENT) and levels[-2] not in alike
+    found = best_level(levels, metric)
+    if len(levels) == 1 or found.best is not levels[-1]:
+        return False
+    ratio, open_levels = rate_ratio(found.best, levels[-2], metric), (*found.alike, *found.scattered)
+    return ratio is not None and ratio.is_beyond(NOISE_FLOOR_PERCENT) and levels[-2] not in open_levels
 
 
 def main_rate(levels: Sequence[LevelResult]) -> str | None:
@@ -289,25 +292,41 @@ def clearly_best(best: Value, other: Value) -> bool | None:
     return clear
 
 
-def best_level(
-    levels: Sequence[LevelResult], metric: str
-) -> tuple[LevelResult, tuple[LevelResult, ...], bool]:
-    """Return (the best of `levels`, those not clearly below it, whether too few runs test one of the others).
+def is_scattered(best: Value, other: Value) -> bool:
+    """Return whether two values that are not clearly apart are too scattered to be called alike."""
+    ratio = ratio_of(best, other)
+    return ratio is not None and clearly_best(best, other) is False and is_too_scattered(ratio.ci95)
 
-    `levels`, at least one, have the rate `metric`; of equals the first is the best. The other levels are
-    compared with it as in the table of levels.
+
+class BestLevel(Struct, frozen=True):
+    """The best of levels, and what the others are beside it."""
+
+    best: LevelResult
+    alike: tuple[LevelResult, ...]
+    """Those not clearly below it."""
+    scattered: tuple[LevelResult, ...]
+    """Those too scattered to be compared with it."""
+    is_untested: bool
+    """Whether one of the others is beyond the noise below it, and too few runs test that."""
+
+
+def best_level(levels: Sequence[LevelResult], metric: str) -> BestLevel:
+    """Return the best of `levels`, at least one, which have the rate `metric`; of equals it is the first.
+
+    The other levels are compared with it as in the table of levels.
     """
     means = [rate.mean if rate is not None else 0.0 for rate in (level.rate(metric) for level in levels)]
     best = levels[means.index(max(means))]
     best_value = best.figure(metric)
     alike: list[LevelResult] = []
-    has_untested = False
+    scattered: list[LevelResult] = []
+    is_untested = False
     for level in levels:
         value = level.figure(metric)
         if level is best or best_value is None or value is None:
             continue
         ratio, is_clear = ratio_of(best_value, value), clearly_best(best_value, value)
         if ratio is not None and is_clear is False:
-            alike.append(level)
-        has_untested |= ratio is not None and is_clear is None and ratio.is_beyond(NOISE_FLOOR_PERCENT)
-    return best, tuple(alike), has_untested
+            (scattered if is_scattered(best_value, value) else alike).append(level)
+        is_untested |= ratio is not None and is_clear is None and ratio.is_beyond(NOISE_FLOOR_PERCENT)
+    return BestLevel(best, tuple(alike), tuple(scattered), is_untested)

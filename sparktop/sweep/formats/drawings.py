@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from sparktop.model.text import clean
 from sparktop.panels.sweep.curves import plot_ends
 from sparktop.report.document.drawing import (
     LEFT,
+    NOTE_CELLS,
     Drawing,
     Frame,
     label_width,
@@ -123,7 +125,12 @@ def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -
         x_title=x_title,
         y_axis=PlotAxis(bottom, top, 1, ratios=bottom > 0),
         margin=label_width([line.name for line in plot.lines]),
-        notes=[("limit", limit.words) for limit in plot.limits] + [_HOLLOW] * hollow,
+        notes=[
+            ("" if at else "limit", words)
+            for limit in plot.limits
+            for at, words in enumerate(wrap(limit.words, NOTE_CELLS))
+        ]
+        + [_HOLLOW] * hollow,
     )
     parts = [*frame.svg_elements(), *_limit_lines(plot, frame)]
     parts += [_curve_svg(frame, line, line.place, METRICS[plot.metric]) for line in plot.lines]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
 
 from msgspec.structs import replace
 
@@ -49,14 +48,24 @@ from sparktop.sweep.formats.report import (
 )
 from sparktop.sweep.formats.tables import (
     EVEN_SIGN,
+    REFUSED_SIGN,
     SLOTS_SIGN,
     known_columns,
     load_words,
     points_head,
+    row_loads,
     winners,
 )
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult, level_of
-from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, FEW_RUNS, METRICS, Metric, in_sentence, shown
+from sparktop.sweep.terms.definitions import (
+    DECODE_IN_POSTS,
+    FEW_RUNS,
+    METRICS,
+    TERMS,
+    Metric,
+    in_sentence,
+    shown,
+)
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import Choice, choices, incomplete_words
 
@@ -252,7 +261,7 @@ def _commands(result: SweepResult, again: Sequence[str]) -> tuple[list[str], str
         runs = "; with --runs 3 leads can be tested" if few else ""
         words = f"the same load again, with your addresses (make install in sparktop's repository){runs}"
         found += [(words, command) for command in again[:_MOST_AGAIN]]
-        words = "your newest sweep beside this post, saved as post.md"
+        words = "to compare: save this post as post.md; this shows your newest sweep beside it"
         found.append((words, "sparktop report last post.md"))
     if not found:
         return [], ""
@@ -422,8 +431,7 @@ def _matrix_tables(
     if comparison is None:
         return
     for metric in metrics:
-        of_rows = [row for row in comparison.rows if row.metric == metric.name]
-        loads = [level_of(row) for row in of_rows]
+        loads = sorted(row_loads(comparison, metric.name, series), key=lambda load: load.order)
         grid = winners(comparison, metric.name, series, signs=True)
         if not grid.rows:
             continue
@@ -441,24 +449,24 @@ def _matrix_tables(
 def _with_deviations(
     grid: Grid, loads: Sequence[Level], series: Sequence[Series], metric: Metric, doubted: _Doubted
 ) -> Iterator[tuple[Cell, ...]]:
-    """Yield the rows of a matrix with the standard deviation of the runs behind each value.
+    """Yield the rows of a matrix, of `loads`, with the standard deviation of the runs behind each value.
 
     A value of a level with a warning, which `doubted` has, has its letter.
     """
     names = [head.name for head in grid.heads if isinstance(head, Untrusted)]
-    for load, row in zip_longest(loads, grid.rows):
+    for load, (load_cell, *cells, winner) in zip(loads, grid.rows, strict=True):
         stds = {
             a_series.name: figure.std
             for a_series in series
             for level in a_series.levels
-            if load and _is_row(level.load, load) and (figure := level.figures.get(metric.name))
+            if _is_row(level.load, load) and (figure := level.figures.get(metric.name))
         }
-        load_cell, *cells, winner = row
-        marks = {name: signs for (name, at), signs in doubted.items() if load and _is_row(load, at)}
+        marks = {name: signs for (name, at), signs in doubted.items() if _is_row(load, at)}
         texts = []
         for name, cell in zip(names, cells, strict=True):
             std, mark = stds.get(name), marks.get(name, "")
-            texts.append(f"{cell}{'' if std is None or cell == UNKNOWN else f' ± {metric.text(std)}'}{mark}")
+            known_std = None if cell in {UNKNOWN, REFUSED_SIGN} else std
+            texts.append(f"{cell}{_deviation_text(known_std, metric)}{mark}")
         yield (load_cell, *texts, winner)
 
 
@@ -467,8 +475,6 @@ def _with_changes(
 ) -> Grid:
     """Return a table with a last column for each name that has published values, with what is more here."""
     changes = {target: values for (name, target), values in all_changes.items() if name == metric.name}
-    if len(loads) != len(grid.rows):
-        return grid
     for target, values in changes.items():
         texts = [
             next((words for at, (words, _) in values.items() if _is_row(load, at)), UNKNOWN) for load in loads
@@ -522,14 +528,14 @@ def _level_row(target: TargetResult, level: LevelResult, main: Metric, doubted: 
     """Return a level's row; one of `doubted` has the letters of its warnings."""
     where = load_words(level_of(level), lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
-        return where, Untrusted(target.name), "refused", *[UNKNOWN] * 5
+        return where, Untrusted(target.name), "left out", *[UNKNOWN] * 5
     where += doubted.get((target.name, level_of(level)), "")
-    stream_tps, ttft_ms = level.stream_tps, level.ttft_due_ms or level.ttft_ms
+    rate, stream_tps, ttft_ms = level.rate(main.name), level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
     return (
         where,
         Untrusted(target.name),
-        f"{_rate_text(level, main.name)}{_deviation_text(level, main)}",
+        f"{_rate_text(level, main.name)}{_deviation_text(None if rate is None else rate.std, main)}",
         METRICS["decode_tps"].text(None if stream_tps is None else stream_tps.p50),
         *(_rate_text(level, name) for name in ("prefill_tps", "peak_tps")),
         ttft.text(None if ttft_ms is None else ttft_ms.mean),
@@ -542,9 +548,8 @@ def _after(cell: Cell) -> str:
     return cell.after if isinstance(cell, Untrusted) else cell
 
 
-def _deviation_text(level: LevelResult, metric: Metric) -> str:
-    rate = level.rate(metric.name)
-    return "" if rate is None or rate.std is None else f" ± {metric.text(rate.std)}"
+def _deviation_text(std: float | None, metric: Metric) -> str:
+    return "" if std is None else f" (std {metric.text(std)})"
 
 
 def _rate_text(level: LevelResult, name: str) -> str:
@@ -568,7 +573,7 @@ def _how_to_read(
     ]
     heads = {head for grid in grids for head in grid.heads}
     cells = [_after(cell) for grid in grids for row in grid.rows for cell in row]
-    parts += ["± standard deviation of the runs"] if any(" ± " in cell for cell in cells) else []
+    parts += [f"std = {TERMS['std']}"] if any(" (std " in cell for cell in cells) else []
     parts += ["per request = median of each stream's rate"] if "Per request tok/s" in heads else []
     parts += ["peak = most tokens in a second"] if "Peak tok/s" in heads else []
     parts += [f"p95 only of {P95_FROM} requests or more"] if "TTFT p95 ms" in heads else []

@@ -560,14 +560,15 @@ def answer(result: SweepResult, view: SweepView, *, above_tables: bool = False) 
 
 
 def _refusal_sentences(result: SweepResult) -> Iterator[str]:
-    """Yield one sentence per target with the prompt lengths that the server refused."""
+    """Yield one sentence per target with the prompt lengths that the server does not take."""
     for target in result.targets:
         refused = [level for level in target.levels if level.error is not None]
         lengths = sorted({level.pp for level in refused if level.pp is not None})
         if refused and not lengths:
-            yield f"{code(target.name)} refused the prompts"
+            yield f"Left out: the prompts, which {code(target.name)} does not take"
         if lengths:
-            yield f"{code(target.name)} refused {', '.join(f'{pp:,}' for pp in lengths)} tokens in"
+            words = names_in_words([f"{pp:,}" for pp in lengths])
+            yield f"Left out: {words} tokens in, which {code(target.name)} does not take"
 
 
 SMALL_ERRORS = "Small errors"

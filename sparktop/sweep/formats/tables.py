@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from sparktop.graphics.numbers import UNKNOWN, signed
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
+    TOO_SCATTERED,
     UNFAIR,
     UNPROVEN,
     Outcome,
@@ -91,7 +92,7 @@ def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
 SLOTS_SIGN = "†"
 """Behind a lead at a level at which requests wait for slots at the next best target alone."""
 EVEN_SIGN = "≈"
-"""In place of a winner, where the two best are alike: their difference is certainly within the noise."""
+"""In place of a winner, where the difference of the two best is within the noise."""
 
 
 def winners(
@@ -124,15 +125,14 @@ def winners(
         elif signs and winner != UNKNOWN and outcome(row) is Outcome.OPEN:
             floor, lead = comparison.noise_floor_percent.get(metric, 0.0), row.percent or 0.0
             winner = UNPROVEN if row.percent is None or abs(lead) > floor else EVEN_SIGN
-            if row.ahead is not None and abs(lead) > floor:
-                known_values = sorted(filter(None, row.values.values()), reverse=meaning.more_is_better)
-                is_next = row.values.get(row.against or "") in known_values[:2]
-                whom = "" if is_next else _against_words(row)
+            if open_words([row]) == TOO_SCATTERED:
+                winner = TOO_SCATTERED
+            elif row.ahead is not None and abs(lead) > floor:
+                whom = _against_words(row, meaning)
                 winner = f"{UNKNOWN} ({code(row.ahead)} {whole_percent_change(lead)}{whom}, {UNPROVEN})"
         body.append((load, (load_words(load), *cells, winner)))
-    for load in dict.fromkeys(load for column in columns for load in column.refused):
-        if not any(are_same_row(load, compared) for compared, _ in body):
-            body.append((load, _refused_row(load, metric, columns)))
+    loads = row_loads(comparison, metric, series)
+    body += [(load, _refused_row(load, metric, columns)) for load in loads[len(body) :]]
     better = "higher" if meaning.more_is_better else "lower"
     against = {
         "baseline": f", against {code(comparison.baseline or '')}",
@@ -145,6 +145,16 @@ def winners(
     )
     title = f"{meaning.title} ({meaning.unit}, {better} is better)"
     return Grid(title, heads, _in_order_of_load(body), frozenset({0, len(heads) - 1}))
+
+
+def row_loads(comparison: ComparisonResult, metric: str, series: Sequence[Series]) -> list[Level]:
+    """Return the loads of the rows of `winners`: those compared, then those that a target refused."""
+    loads = [level_of(row) for row in comparison.rows if row.metric == metric]
+    names = {name for row in comparison.rows if row.metric == metric for name in row.values}
+    for load in (load for one in series if one.name in names for load in one.refused):
+        if not any(are_same_row(load, other) for other in loads):
+            loads.append(load)
+    return loads
 
 
 def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], theirs: Collection[str]) -> Grid:
@@ -186,7 +196,8 @@ def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> 
         return "±0 %"
     if verdict is Outcome.OPEN:
         lead = (
-            f"{code(row.ahead)} {whole_percent_change(row.percent)}{_against_words(row)}"
+            f"{code(row.ahead)} {whole_percent_change(row.percent)}"
+            + _against_words(row, METRICS[row.metric] if vs == "runner-up" else None)
             if round(row.percent)
             else "±0 %"
         )
@@ -199,8 +210,11 @@ def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> 
     return Untrusted(row.ahead, f"{ahead} ({whole_percent_change(row.percent)}{over}){mark}")
 
 
-def _against_words(row: ComparisonRow) -> str:
-    return f" against {code(row.against)}" if row.against else ""
+def _against_words(row: ComparisonRow, metric: Metric | None = None) -> str:
+    """Return whom a lead refers to; with `metric` "" for the next best, to which the column refers."""
+    best_first = sorted(filter(None, row.values.values()), reverse=metric is None or metric.more_is_better)
+    is_next = metric is not None and row.values.get(row.against or "") in best_first[:2]
+    return f" against {code(row.against)}" if row.against and not is_next else ""
 
 
 def _value_text(row: ComparisonRow, name: str, metric: Metric) -> str:
@@ -336,7 +350,7 @@ def level_words(level: LevelResult, target: TargetResult) -> str:
 def _refusal_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
     """Yield one line of Markdown per refused prompt length, with the server's error message."""
     refused = {(level.pp, level.error) for level in levels if level.error is not None}
-    for pp, words in sorted(refused, key=str):
+    for pp, words in sorted(refused, key=lambda one: (one[0] or 0, one[1] or "")):
         length = "" if pp is None else f" {pp:,} in:"
         yield f"❌{length} {code(words or '')}"
 

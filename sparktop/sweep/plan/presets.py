@@ -283,6 +283,8 @@ def _rules(plan: Plan) -> Iterator[_Rule]:
     yield plan.search_rate and is_abba, words
     words = "--rate auto looks for the limit under one prompt length: give one with --pp"
     yield plan.search_rate and len(plan.lengths) > 1, words
+    words = "--slo looks for the limit under one prompt length: give one with --pp"
+    yield has_slo and plan.searches and len(plan.lengths) > 1, words
     yield is_agents and is_counted, "--agents: a level lasts --duration seconds: leave out --requests"
     yield is_agents and has_slo, "--slo looks for a concurrency: leave out --agents"
     words = "--agents: --order abba needs one run a level: leave out --runs"

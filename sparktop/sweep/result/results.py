@@ -624,7 +624,8 @@ class ComparisonRow(AxisPart):
     ratio_ci95: tuple[Finite, Finite] | None = None
     """95 % confidence interval of the ratio of the best target to `against`."""
     significant: bool | None = None
-    """True if the best target is significantly better than every other one; None for single runs."""
+    """True if the best target is significantly better than every other one; None for single runs whose
+    difference is beyond the noise floor."""
     unequal_slots: dict[Text, Count] = Field(default_factory=dict)
     """Slots of `ahead` and `against`, if requests wait for those of `against` alone: then there is no winner.
     Else empty."""
@@ -1294,9 +1295,11 @@ class TargetResult(Part):
     def in_order(self) -> tuple[LevelResult, ...]:
         """Return the levels grouped by depth, then by prompt length, each group sorted by its points.
 
-        The prompt lengths, and kinds of text, are in the order in which they were first measured.
+        The prompt lengths, and kinds of text, are in the order in which they were first measured, lengths
+        that the server refuses behind them.
         """
-        lengths = list(dict.fromkeys(level.pp for level in self.levels))
+        by_error = sorted(self.levels, key=lambda level: level.error is not None)
+        lengths = list(dict.fromkeys(level.pp for level in by_error))
         texts = list(dict.fromkeys(level.point.text for level in self.levels))
 
         def place(level: LevelResult) -> tuple[int, int, LoadPoint, int]:

@@ -239,10 +239,15 @@ class SweepRunner:
     async def _measure_levels(self, maker: LevelMaker, targets: dict[str, PreparedTarget]) -> None:
         """Measure the levels of the plan, and those that `_add_level` adds, until all have ended.
 
-        A target that fails is left out from then on; of a level that its server refuses only that is stored.
+        A target that fails is left out from then on; of a level that its server refuses only that is stored,
+        before the first level where the preparation has shown it.
         """
         plan = self._plan
         self._todo = list(run_batches(plan, targets))
+        for batch in {batch.level: batch for batch in self._todo}.values():
+            words = targets[batch.level.target].refused.get(plan.length_of(batch.level))
+            if words is not None:
+                await self._enter_refused(batch, words)
         for name, prepared in targets.items():
             for length in prepared.extra_lengths:
                 extra = [plan.level(name, point, length) for point in plan.axis]
@@ -254,7 +259,7 @@ class SweepRunner:
             prepared, name = targets[batch.level.target], batch.level.target
             record = records.setdefault(batch.level, LevelRecord(plan, prepared, batch.level))
             try:
-                await self._measure_next(maker, prepared, batch, record)
+                await self._measure_next(maker, batch, record)
             except TargetFailedError as error:
                 self._leave_out(name, error)
             except LevelRefusedError as error:
@@ -262,17 +267,13 @@ class SweepRunner:
             if batch.last:
                 self._drop_records(records, batch.level)
 
-    async def _measure_next(
-        self, maker: LevelMaker, prepared: PreparedTarget, batch: RunBatch, record: LevelRecord
-    ) -> None:
+    async def _measure_next(self, maker: LevelMaker, batch: RunBatch, record: LevelRecord) -> None:
         """Measure the first batch to do; after the last one of its level, decide what follows.
 
         Raises:
             TargetFailedError: requests to the target fail for a reason that does not depend on the level.
             LevelRefusedError: the server rejects the prompts of the level.
         """
-        if (words := prepared.refused.get(self._plan.length_of(batch.level))) is not None:
-            raise LevelRefusedError(words)
         await self._measure_batch(maker, batch, record)
         self._todo.pop(0)
         if not batch.last:

@@ -157,7 +157,7 @@ def in_sentence(title: str) -> str:
 
 
 TERMS = {
-    "❌": "the server refused requests of this length",
+    "❌": "left out: the server does not take requests of this length",
     "std": "standard deviation over runs",
     "Padding": "share of a batch that is computed for nothing: the batch runs in the next larger CUDA graph",
     "Of own best": "decode / the best of the server itself, of its version and options, at this concurrency",
@@ -433,7 +433,7 @@ WARNINGS = {
         ),
         LevelWarning(
             CONTEXT_LENGTH,
-            "context length",
+            "context of another length",
             "the server counted another context length than the depth that was asked for",
             "compare by the counted length; exact depths need a server with /tokenize",
         ),

@@ -57,6 +57,8 @@ def curve_plots(
     own = [*by_depth(series, alone=len(series) == 1 and not series_beside)]
     theirs = [*by_depth(series_beside)]
     plots = []
+    lengths = {level.load.pp for one in own for level in one.levels}
+    of_lengths = f"{min(pp or 0 for pp in lengths):,} tokens in" if len(lengths) > 1 else ""
     metrics = {name for a_series in series for name in a_series.metrics()}
     # Some tools report no other rate of generated tokens.
     names: tuple[str, ...] = CURVES if metrics & _DECODES else ("output_tps", *CURVES)
@@ -77,6 +79,7 @@ def curve_plots(
                 lines=tuple(filter(None, curves)),
                 limits=tuple(limit for limit in limits if limit.metric == name),
                 decimals=metric.decimals,
+                of_lengths=of_lengths,
             )
         )
     return tuple(plots)
@@ -111,10 +114,10 @@ def by_text(series: Series, *, alone: bool = False) -> Iterator[Series]:
 def _curve_line(series: Series, metric: str, place: int, own: int) -> CurveLine | None:
     """Return the line at this place of all, of which the first `own` are targets; None without a value."""
     points: dict[LoadPoint, CurvePoint] = {}
-    for level in series.levels:
+    for level in sorted(series.levels, key=lambda level: level.load.pp or 0):
         figure = level.figures.get(metric)
         if figure is not None:
-            # Of several prompt lengths at one concurrency, the first is drawn.
+            # Of several prompt lengths at one concurrency, the shortest is drawn.
             doubtful = bool(set(level.validity) - _MILD)
             points.setdefault(level.load.point, CurvePoint(level.load.point, figure, doubtful))
     if not points:

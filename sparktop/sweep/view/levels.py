@@ -15,6 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
+from sparktop.model.judgement import is_too_scattered
 from sparktop.model.load import FirstToken, Level, LoadEvent, LoadMode, RequestEnded, RequestStarted
 from sparktop.model.sweep import (
     BackendShare,
@@ -28,7 +29,7 @@ from sparktop.model.sweep import (
     Value,
 )
 from sparktop.model.yardsticks import YARDSTICK_WORDS
-from sparktop.sweep.compare.ratio import clearly_best, main_rate
+from sparktop.sweep.compare.ratio import clearly_best, is_scattered, main_rate
 from sparktop.sweep.plan.plan import Order, Plan, TargetKind
 from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.measure import RequestTrace, collect_into
@@ -301,24 +302,30 @@ def ranks_of(
             for key in with_metric:
                 if key == best:
                     ranks[key][metric] = ColumnRank.BEST
-                elif _is_clearly_worse(key, best, metric, figures, comparison) is False:
-                    ranks[key][metric] = ColumnRank.TIED
+                elif (rank := _rank_beside(key, best, metric, figures, comparison)) is not None:
+                    ranks[key][metric] = rank
     return ranks
 
 
-def _is_clearly_worse(
+def _rank_beside(
     key: Level,
     best: Level,
     metric: str,
     figures: Mapping[Level, Mapping[str, Value]],
     comparison: ComparisonResult | None,
-) -> bool | None:
-    """Return whether the level `key` is clearly worse than the level `best`; None if not testable."""
+) -> ColumnRank | None:
+    """Return the rank of the level `key` beside the level `best`; None if it is worse, or not testable."""
     if comparison is not None and key.point == best.point and key.target != best.target:
         row = comparison.row(metric, key.point, key.pp, key.depth)
         if row is not None and row.ahead == best.target and row.significant is not None:
-            return key.target in row.beats
-    return clearly_best(figures[best][metric], figures[key][metric])
+            if key.target in row.beats:
+                return None
+            is_unclear = key.target == row.against and is_too_scattered(row.ratio_ci95)
+            return ColumnRank.SCATTERED if is_unclear else ColumnRank.TIED
+    values = figures[best][metric], figures[key][metric]
+    if clearly_best(*values) is not False:
+        return None
+    return ColumnRank.SCATTERED if is_scattered(*values) else ColumnRank.TIED
 
 
 MOST_BARS = 5000
@@ -486,7 +493,7 @@ def stored_evidence(result: SweepResult, key: Level) -> LevelEvidence | None:
     timelines = stored_timelines(key, level, _only_server(result, key, level))
     reason = None
     if level.error is not None:
-        reason = "the server refused its requests"
+        reason = "it was left out: the server does not take its requests"
     elif not timelines:
         reason = (
             "the file is older than this picture: it keeps no starts of requests"

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sparktop.graphics.numbers import forecast_words
 from sparktop.model.instant import Countdown, TimeRange
-from sparktop.model.load import Level, LevelEnded, LoadKind, RequestEnded
+from sparktop.model.load import Level, LevelEnded, LoadKind, LoadMode, RequestEnded
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import (
     LevelEvidence,
@@ -423,7 +423,7 @@ class LiveView:
             return f"{phase.phase.value} {phase.target}"
         where = f"{phase.target}, {phase.level.label}"
         if len(self._plan.lengths) > 1:
-            where += f", {phase.level.pp} prompt tokens"
+            where += f", {phase.level.pp:,} prompt tokens"
         if phase.phase is not SweepPhase.RUNNING or phase.run is None:
             return f"{where}: {phase.phase.value}"
         if phase.runs is not None and phase.run >= phase.runs:
@@ -442,7 +442,7 @@ class LiveView:
         plan = self._plan
         if plan.capacity is not None:
             return conditions_words(plan.capacity)
-        if self._result is not None:
+        if self._result is not None and self._ended_at is not None:
             return plan_words(self._result.plan, self._result.prompt_lengths())
         return plan_words(plan_result(plan), () if plan.guesses_length else plan.lengths)
 
@@ -458,15 +458,19 @@ class LiveView:
         phase, current = self._phase, self._current
         opens = current.measuring and self._plan.kind is LoadKind.RATE
         trace_s = None if self._plan.trace is None or not opens else self._plan.trace.measured_s
+        key, requests = current.key, None
+        if key is not None and phase.runs is not None and self._plan.mode is LoadMode.BURST:
+            requests = key.point.most_in_flight * max(phase.runs, (phase.run or 0) + 1)
         return SweepMoment(
             phase=phase.phase.value,
-            key=current.key,
+            key=key,
             run=None if phase.run is None else phase.run + 1,
             runs=phase.runs,
             in_flight=current.in_flight,
-            tps=self._curves.newest_tps(now, RATE_WINDOW_S) if current.key is not None else None,
+            tps=self._curves.newest_tps(now, RATE_WINDOW_S) if key is not None else None,
             ttft_p50_ms=current.p50_ms,
             ended=current.ended,
+            requests=requests,
             failed=current.failed,
             tokens=current.tokens,
             requests_per_s=self._rates.per_s(now) if opens else None,

@@ -42,7 +42,7 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
     A level that the server refused has a single mark with the server's message.
     """
     if level.error is not None:
-        return (Mark(REFUSED, "refused", level.error),)
+        return (Mark(REFUSED, "left out", level.error),)
     order = list(WARNINGS)
     validity = sorted(
         level.validity, key=lambda mark: order.index(mark.code) if mark.code in WARNINGS else len(order)

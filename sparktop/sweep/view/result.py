@@ -97,6 +97,7 @@ def _compared_metric(
                 against=row.against,
                 percent=row.percent,
                 significant=row.significant,
+                ratio_ci95=row.ratio_ci95,
                 unequal_slots=row.unequal_slots,
                 where=where,
             )
@@ -109,15 +110,15 @@ def _compared_metric(
 
 
 def _level_names(rows: Sequence[ComparisonRow]) -> list[str]:
-    """Return the levels' names within a sentence: "c16", "5,000 in" where only lengths differ, or both."""
+    """Return the levels' names within a sentence: "c16", "5,000 tokens in" where only lengths differ."""
     lengths = {row.pp for row in rows}
     names = [row.point.short + (f" @ {row.depth:,}" if row.depth else "") for row in rows]
     if len(lengths) == 1:
         return names
-    inputs = [f"{row.pp or 0:,} in" for row in rows]
+    inputs = [f"{row.pp or 0:,} tokens in" for row in rows]
     if len({row.point for row in rows}) == 1:
         return inputs
-    return [f"{name} {length}" for name, length in zip(names, inputs, strict=True)]
+    return [f"{name} with {length}" for name, length in zip(names, inputs, strict=True)]
 
 
 _STATUSES = {
@@ -181,7 +182,7 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
     failed = sum(level.requests.failed for level in levels)
     made_count = len(levels) - refused
     kept = f"{made_count} level{'' if made_count == 1 else 's'}"
-    more = f", {refused} refused by the server" if refused else ""
+    more = f", {refused} left out" if refused else ""
     more += f", {failed:,} request{'' if failed == 1 else 's'} failed" if failed else ""
     if status is SweepStatus.DONE:
         return f"done: {kept}{more}"
@@ -192,7 +193,7 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
 _LIKE_TTFT = frozenset({"ttfr_ms", "first_answer_ms"})
 """Latencies whose crossovers are not named beside those of the TTFT; the file has them."""
 _SHAPES = {
-    LoadMode.BURST: "bursts",
+    LoadMode.BURST: "requests of a run at once",
     LoadMode.STEADY: "steady",
     LoadMode.OPEN: "at a rate",
     LoadMode.AGENTS: "agents",
@@ -200,28 +201,28 @@ _SHAPES = {
 
 
 def plan_words(plan: PlanResult, lengths: Sequence[int] = ()) -> str:
-    """Return a line of text on a plan: prompt and output length, load mode, number of runs, and order.
+    """Return a line of text on a plan: prompt and output length, number of runs, load mode, and order.
 
-    `lengths` are the prompt lengths if there are several.
+    `lengths` are the prompt lengths, of which the plan itself has a single one only.
     """
     order = ", interleaved" if plan.order is Order.ABBA else ""
     if plan.trace is not None:
         runs = "" if plan.runs in {None, 1} else f", {plan.runs} runs"
         return f"{plan.trace.words}{runs}{order}"
-    several = f"{min(lengths)}–{max(lengths)}" if len(set(lengths)) > 1 else None
     if plan.load is LoadKind.AGENTS:
         each_text = "" if plan.duration_s is None else f", {plan.duration_s:g} s each"
         return f"{plan.workload or '?'}{each_text}"
     # The user's own prompts are the first of the words on each request: they stand in place of a length.
-    length, more_words = several or ("?" if plan.pp is None else str(plan.pp)), plan.request_words
+    ends = dict.fromkeys((min(lengths), max(lengths))) if lengths else filter(None, (plan.pp,))
+    length, more_words = "–".join(f"{tokens:,}" for tokens in ends) or "?", plan.request_words
     if plan.prompts is not None:
         length, more_words = plan.prompts.words, more_words[1:]
-    tokens = ", ".join([f"{length} → {'?' if plan.tg is None else plan.tg} tokens", *more_words])
+    tokens = ", ".join([f"{length} → {'?' if plan.tg is None else f'{plan.tg:,}'} tokens", *more_words])
     shape = _SHAPES[plan.mode] + (
         f" ({plan.arrivals})" if plan.arrivals and plan.mode is LoadMode.OPEN else ""
     )
     runs = "" if plan.runs is None else f", {runs_words(plan.runs, more_runs=plan.more_runs)}"
-    return f"{tokens}, {shape}{runs}{order}"
+    return f"{tokens}{runs}, {shape}{order}"
 
 
 class SweepSource(Protocol):

@@ -19,6 +19,7 @@ from sparktop.model.judgement import (
     NO_DIFFERENCE,
     NO_WINNER,
     NOT_TESTED,
+    TOO_SCATTERED,
     UNFAIR,
     Name,
     Outcome,
@@ -39,6 +40,8 @@ from sparktop.model.sweep import (
     ComparedMetric,
     ResultRow,
     Topologies,
+    have_several_lengths,
+    level_name,
     short_tokens,
 )
 from sparktop.model.text import names_in_words
@@ -645,8 +648,8 @@ def _headline_of_length(
 
     Where the best has no clear lead, the lowest of the levels that may be as good is named: it is enough.
     """
-    best, alike, is_untested = best_level(levels, metric)
-    named, *others = sorted((best, *alike), key=lambda level: level.concurrency)
+    found = best_level(levels, metric)
+    named, *others = sorted((found.best, *found.alike), key=lambda level: level.concurrency)
     best_word = "best: " if len(levels) > 1 else ""
     which = f"{named.point.label} is enough:" if others else f"{best_word}{named.point.label},"
     rate_text = f"{_rate_words(named, metric)} {in_sentence(METRICS[metric].title)}"
@@ -654,11 +657,15 @@ def _headline_of_length(
     if named.ttft_ms is not None:
         parts.append(f"mean TTFT {METRICS['ttft_ms'].text(named.ttft_ms.mean)} ms")
     if others:
-        other_concurrencies = names_in_words([f"c = {level.concurrency}" for level in others])
-        parts.append(f"no clear gain at {other_concurrencies}")
-    parts += [NOT_TESTED] if is_untested else []
+        parts.append(f"no clear gain at {_points_words(others)}")
+    parts += [f"{TOO_SCATTERED} with {_points_words(found.scattered)}"] if found.scattered else []
+    parts += [NOT_TESTED] if found.is_untested else []
     beyond = _words_beyond_best(result, target, levels, named, others, metric) if len(levels) > 1 else ""
     return "; ".join(parts) + beyond
+
+
+def _points_words(levels: Iterable[LevelResult]) -> str:
+    return names_in_words([f"c = {level.concurrency}" for level in levels])
 
 
 def _warning(level: LevelResult, but: Collection[str] = (DRIFT,)) -> str:
@@ -707,7 +714,7 @@ def _words_beyond_best(
     if target.slots is not None and best.concurrency >= target.slots:
         if best.concurrency > target.slots:
             return f"; more requests at once than its {target.slots} slots"
-        return f"; {best.point.label} is as many as its {target.slots} slots"
+        return f"; more would wait: it has {target.slots} slots"
     if not is_rising(levels, metric):
         return ""
     if best.concurrency == result.plan.climb_to:
@@ -858,7 +865,7 @@ def _even_headline(result: SweepResult, metrics: Sequence[ComparedMetric], name:
         return f"{name(level.ahead or '')} {lead} {where}{warning}"
     even = [metric for metric in metrics if all(level.winner is None for level in metric.levels)]
     levels = [level for metric in even for level in metric.levels]
-    lead = largest_lead(first.levels, name, f" in {in_sentence(first.title)}" if len(even) > 1 else "")
+    lead = largest_lead(first.levels, name, f"in {in_sentence(first.title)}" if len(even) > 1 else "")
     return alike_words([in_sentence(metric.title) for metric in even], levels) + lead
 
 
@@ -1009,9 +1016,10 @@ def verdict(
 def mark_sentences(rows: Sequence[ResultRow], name: Name = str) -> Iterator[str]:
     """Yield a sentence with the warnings of measured levels, and the levels that have each."""
     several = len({row.key.target for row in rows}) > 1
+    lengths = have_several_lengths(row.key.pp for row in rows)
     places: dict[str, list[str]] = {}
     for row in rows:
-        level = f"{name(row.key.target)} {row.key.point.short}" if several else row.key.point.short
+        level = (f"{name(row.key.target)} " if several else "") + level_name(row.key, lengths=lengths)
         for mark in row.marks:
             if mark.doubt:
                 places.setdefault(mark.word, []).append(level)

@@ -216,10 +216,11 @@ def test_the_notices_hold_verdict_and_what_was_said() -> None:
     assert all(sentence in found for sentence in done().verdict)
     assert done().headline not in done().verdict
     answered = replace(done(), headline="at least 48 hold; left out 64, which fails as measured")
-    first = [row_text(row).strip("│ ") for row in notices_screen(answered, 200, 24)[1:3]]
-    assert (first[0][:8], first[1]) == ("─ answer", f"· {answered.headline}")
+    first = [row_text(row).strip("│ ") for row in notices_screen(answered, 200, 24)[1:5]]
+    assert (first[0][:6], first[1]) == ("─ load", f"· {answered.plan_words}")
+    assert (first[2][:8], first[3]) == ("─ answer", f"· {answered.headline}")
     failed = replace(answered, status=SweepStatus.FAILED, words="failed: spark-a stopped answering")
-    assert "· failed: spark-a stopped answering" in row_text(notices_screen(failed, 200, 24)[2])
+    assert "· failed: spark-a stopped answering" in row_text(notices_screen(failed, 200, 24)[4])
     assert "spark-a stopped answering" in "\n".join(texts(sweep_screen(failed, 80, 23)))
     assert "guard: " not in "\n".join(texts(sweep_screen(answered, 200, 49)))  # it stops nothing any more
     assert "no notices" in row_text(notices_screen(starting(), 80, 24)[1])
@@ -256,6 +257,11 @@ def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
         assert "◇ no clear difference" in edge
     plain = replace(view, rows=tuple(replace(row, ranks={}, marks=()) for row in view.rows))
     assert not set("◆◇!▾") & set(row_text(table_rows(plain, 120, 12)[-1]))
+    scattered = replace(
+        view, rows=tuple(replace(row, ranks={"decode_tps": ColumnRank.SCATTERED}) for row in view.rows)
+    )
+    assert "◌ too scattered to compare with it" in row_text(table_rows(scattered, 120, 12)[-1])
+    assert all("◌" in row_text(row) for row in table_rows(scattered, 120, 12)[1:2])
     narrow = row_text(marks_key(view, 50))
     assert "◇ unclear" in narrow  # where it is not shown that values are alike
     notes = [Mark("client_lag", f"too high by {at}", "", MarkKind.NOTE, ttft_percent=at) for at in (0.4, 1.4)]

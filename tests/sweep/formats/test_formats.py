@@ -26,7 +26,7 @@ from sparktop.commands.sweep.run import level_line
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
 from sparktop.model.load import Level, LoadKind, LoadMode
-from sparktop.report.document.document import wrap_markdown
+from sparktop.report.document.document import Untrusted, wrap_markdown
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.series import Series, series_of
@@ -37,6 +37,7 @@ from sparktop.sweep.formats.report import (
     server_facts,
     sweep_markdown,
 )
+from sparktop.sweep.formats.tables import winners
 from sparktop.sweep.formats.written import comparison_report, render_json, repeat_command
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.results import (
@@ -272,7 +273,7 @@ def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
     result = made_sweep(("a", able), ("b", [at_length(5000), refused]), ("c", [at_length(5000)]))
     text = report.sweep_markdown(result)
     assert ["c1, 39,000 in, 4 out", "4.0", "❌", "–", "`a` alone"] in cells_of(text)
-    assert "\n- ❌: the server refused requests of this length." in text
+    assert "\n- ❌: left out: the server does not take requests of this length." in text
     series = series_of(result)
     compared = comparison_markdown(compare(series), series)
     assert ["c1, 39,000 in, 4 out", "4.0", "❌", "–", "`a` alone"] in cells_of(compared)
@@ -287,6 +288,21 @@ def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
     )
     alone = series_of(made_sweep(("b", [at_length(5000), at_length(20000), refused])))
     assert ["❌ c1, 39,000 in, 4 out", *["–"] * 6] in cells_of(comparison_markdown(compare(alone), alone))
+
+
+def test_an_untested_row_beside_tested_ones_is_marked() -> None:
+    """A star for a single run, words for no difference, a percentage for one; none leads within the noise."""
+    runs, near = (100.0, 101.0, 102.0), (101.0, 102.0, 103.0)
+    first = made_series("a", {1: (150.0, 151.0), 2: near, 4: (150.0,), 8: (100.2,), 16: (102.0,)})
+    both = [first, made_series("b", {1: runs, 2: runs, 4: runs, 8: (100.0,), 16: (100.0,)})]
+    rows = winners(compare(both), "decode_tps", both).rows
+    assert [f"`{cell.name}`{cell.after}" if isinstance(cell, Untrusted) else cell for *_, cell in rows] == [
+        "`a` (+49 %)",
+        "no clear difference (`a` +1 %)",
+        "`a` ahead (+49 %)*",
+        "no clear difference (±0 %)",
+        "no clear difference (`a` +2 %)",
+    ]
 
 
 @pytest.mark.parametrize("code", sorted(WARNINGS))

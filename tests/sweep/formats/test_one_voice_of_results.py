@@ -16,10 +16,13 @@ from pathlib import Path
 
 import pytest
 
+from sparktop.commands.sweep.run import level_line
 from sparktop.model.load import LoadKind
-from sparktop.model.sweep import ComparedLevel
+from sparktop.model.sweep import ColumnRank, ComparedLevel, level_name
 from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.table import ALIKE, BEST, table_rows
+from sparktop.sweep.formats.report import doubts_of, warning_letters
+from sparktop.sweep.formats.tables import load_words
 from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import (
     AgentsResult,
@@ -31,6 +34,7 @@ from sparktop.sweep.result.results import (
     Requests,
     SweepResult,
     Validity,
+    level_of,
 )
 from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
@@ -56,6 +60,8 @@ KINDS = (
     "rates",
     "agents",
     "late generator",
+    "lone lengths",
+    "scattered",
 )
 
 
@@ -76,7 +82,7 @@ def runs_of(rng: random.Random, mean: float, spread: float) -> Rate:
 def a_level(rng: random.Random, concurrency: int, *, kind: str, tie: float | None = None) -> LevelResult:
     """Return a level whose figures are drawn."""
     decode = tie or concurrency**0.7 * rng.uniform(40, 70)
-    spread = 0.0 if tie else rng.choice((0.002, 0.02, 0.2))
+    spread = 0.0 if tie else 0.5 if kind == "scattered" else rng.choice((0.002, 0.02, 0.2))
     wait_ms = rng.uniform(60, 900) * (20 if kind == "long waits" else 1) * concurrency**0.3
     figures = {
         "decode_tps": runs_of(rng, decode, spread),
@@ -141,9 +147,10 @@ def a_result(kind: str) -> SweepResult:
     rng = random.Random(11)  # noqa: S311 - a test's figures
     names = (
         NAMES[: rng.randint(2, 3)]
-        if kind in {"several targets", "ties", "failures", "simulated", "late generator"}
+        if kind in {"several targets", "ties", "failures", "simulated", "late generator", "lone lengths"}
         else NAMES[:1]
     )
+    names = names[:2] if kind == "lone lengths" else names
     points = LEVELS[:1] if kind == "one level" else LEVELS
     ties = {at: at**0.7 * rng.uniform(40, 70) for at in points} if kind == "ties" else {}
     targets = [(name, [a_level(rng, at, kind=kind, tie=ties.get(at)) for at in points]) for name in names]
@@ -165,6 +172,17 @@ def a_result(kind: str) -> SweepResult:
                 "counted_prompt_tokens": 50,
             }
         )
+    if kind == "lone lengths":  # the last target takes the shortest prompts only; a level has one run or two
+        for name, levels in targets:
+            for at, (level, length) in enumerate(zip(levels, (5000, 20_000, 39_000, 80_000), strict=True)):
+                few = Validity(code="few_runs", message="too few")
+                decode = Rate.of_runs([50.0 + at] * (2 - bool(at)))
+                changes = {"concurrency": 1, "pp": length, "validity": (few,), "decode_tps": decode}
+                levels[at] = level.model_copy(update=changes)
+                if at and name == names[-1]:
+                    levels[at] = LevelResult(
+                        concurrency=1, pp=length, tg=4, error="too long: 4,096 tokens at most"
+                    )
     return made_sweep(*targets, preset="quick").model_copy(update={"simulated": kind == "simulated"})
 
 
@@ -272,6 +290,7 @@ def mean_of(result: SweepResult, name: str, level: ComparedLevel, metric: str) -
         for target in result.targets
         for one in target.levels
         if (target.name, one.concurrency) == (name, level.key.point.concurrency)
+        and level.key.pp in {None, one.pp}
     ]
     figure = found.latency(metric) if metric in ALL_LATENCIES else found.rate(metric)
     assert figure is not None
@@ -355,6 +374,44 @@ def check_recommendation(result: SweepResult, texts: Texts) -> None:
     assert {name for one in picks for name in names if re.match(rf"{name}\b", one.pick)} <= winners
 
 
+def check_marks(result: SweepResult, texts: Texts) -> None:
+    """A level with a warning has it in every form: in its row, its line, in a post in each of its cells."""
+    forms, letters = dict(texts), warning_letters(result)
+    drawn = [row_text(row) for row in table_rows(result_view(result), 200, 30)]
+    lines = forms["lines"].splitlines()
+    for target in result.targets:
+        for level in target.levels:
+            words = doubts_of(level)
+            where = load_words(level_of(level), lengths=len({one.pp for one in target.levels}) > 1)
+            if level.error is not None or not words:
+                continue
+            name = level_name(level_of(level, target.name), lengths=" in" in where)
+            assert (
+                any(target.name in row and f" {name} " in row and "!" in row for row in drawn)
+                or len(result.targets) == 1
+            )
+            assert any(
+                line.startswith(level_line(target.name, level)) and "warning" in line for line in lines
+            )
+            signs = "".join(sorted(letters[word] for word in words if word in letters))
+            for heads, *rows in tables(forms["post"]):
+                if target.name in heads and heads[-1] != "Not proven":
+                    (cell,) = [row[heads.index(target.name)] for row in rows if row[0] == where]
+                    assert cell.endswith(signs), (where, target.name, cell)
+
+
+def check_scatter(result: SweepResult, texts: Texts) -> None:
+    """What the table calls too scattered, no sentence calls alike or enough."""
+    scattered = {
+        f"c = {row.key.point.concurrency}"
+        for row in result_view(result).rows
+        if row.ranks.get("decode_tps") is ColumnRank.SCATTERED
+    }
+    for form, text in texts:
+        said = re.search(r"no clear gain at ([^;.]*)|(c = \d+) is enough", text)
+        assert said is None or not scattered & set(re.findall(r"c = \d+", said[0])), form
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_texts_of_a_result_agree(kind: str) -> None:
     """Figures, forms, best level, leads, failures, notes and advice: in sentences, tables and lists alike."""
@@ -362,6 +419,6 @@ def test_texts_of_a_result_agree(kind: str) -> None:
     texts = list(texts_of(result))
     for check in (
         *(check_sentences, check_cells, check_best, check_leads),
-        *(check_failures, check_notes, check_recommendation),
+        *(check_failures, check_notes, check_recommendation, check_marks, check_scatter),
     ):
         check(result, texts)

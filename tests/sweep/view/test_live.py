@@ -66,6 +66,7 @@ from sparktop.sweep.view.series import MOST_SLOTS, AgentActivities
 from tests.sweep.made_results import made_level, made_sweep, request
 from tests.sweep.played_sweeps import E2E_S, RATE, TTFT_S, PlayedSweep
 
+TARGETS = (SweepTarget("a", "http://a"),)
 STRANGE = Level("nobody", concurrency_point(9), 7, 1)
 
 
@@ -95,7 +96,9 @@ def test_the_moment_holds_the_figures_of_the_level(played: PlayedSweep) -> None:
     played.run("spark-a", 2, 1, upto_s=1.9)
     now = played.view.view().moment
     assert now is not None
-    assert (now.in_flight, now.ended, now.failed) == (2, 2, 0)
+    assert (now.in_flight, now.ended, now.requests, now.failed) == (2, 2, 6, 0)
+    rows = now_rows(played.view.view(), 76)
+    assert "2 of this level's 6 requests finished" in "".join(word for word, _ in rows[-1])
     assert now.ttft_p50_ms == pytest.approx(1000 * TTFT_S)
     live = played.view.view().live
     assert live is not None
@@ -126,6 +129,21 @@ def test_the_end_gives_what_the_file_gives(played: PlayedSweep) -> None:
     assert stored.topologies is not None
     assert live.topologies.metrics == stored.topologies.metrics
     assert (live.status, live.moment, stored.live) == (SweepStatus.DONE, None, None)
+
+
+def test_the_title_has_the_lengths_of_the_plan_from_the_start() -> None:
+    """While levels are measured it does not change, whatever lengths these have; a stored one has its own."""
+    plan = make_plan(SweepSpec(concurrency=(1,), prompt_lengths=(5000, 20_000), tg=4, runs=3), TARGETS)
+    view = LiveView(plan, clock=lambda: 0.0)
+    words = "5,000–20,000 → 4 tokens, 3 runs a level, requests of a run at once"
+    assert view.view().plan_words == words
+    first = made_level(1).model_copy(update={"pp": 5000})
+    so_far = made_sweep(("a", [first]))
+    so_far = so_far.model_copy(update={"plan": so_far.plan.model_copy(update={"pp": None})})
+    view.take(LevelMeasured("a", first, so_far.model_copy(update={"status": None})))
+    assert view.view().plan_words == words
+    view.take(SweepEnded(so_far))
+    assert view.view().plan_words == words.replace("–20,000", "")
 
 
 def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) -> None:

@@ -95,7 +95,7 @@ def test_what_rises_is_said_to_rise() -> None:
     assert answered(levels, climb_to=4).endswith("; still rising at c = 4, the largest tried")
     result = made_sweep(("a", levels))
     for slots, words in (
-        (4, "c = 4 is as many as its 4 slots"),
+        (4, "more would wait: it has 4 slots"),
         (3, "more requests at once than its 3 slots"),
     ):
         full = result.with_target(result.targets[0].model_copy(update={"slots": slots}))
@@ -104,11 +104,14 @@ def test_what_rises_is_said_to_rise() -> None:
 
 def test_chance_is_named() -> None:
     """A lower level that may be as good makes the best one uncertain; single runs always are."""
-    unsure = [level(4, 80, 100, 120), level(8, 90, 110, 130)]
+    unsure = [level(4, 96, 100, 104), level(8, 98, 104, 110)]
     assert answered(unsure).startswith("c = 4 is enough: 100.0 tok/s")
     assert answered(unsure).endswith("; no clear gain at c = 8")
     lower = [*unsure, level(16, 50, 51, 52)]
     assert answered(lower).endswith("; no clear gain at c = 8; at c = 16 −49 %")
+    scattered = answered([level(4, 80, 100, 120), level(8, 90, 190, 230)])
+    assert scattered.startswith("best: c = 8, 170.0 tok/s decode; ")
+    assert scattered.endswith("; too scattered to compare with c = 4")
     single = [level(4, 100), level(8, 110)]
     assert "; too few runs to test; still rising" in answered(single)
 
@@ -183,10 +186,10 @@ def test_a_win_that_may_only_seem_to_be_one_says_so() -> None:
 
 def test_no_winner_names_the_largest_lead() -> None:
     """A lead that no test shows is there, with whom it refers to, and as not clear."""
-    result = targets((80, 101, 140), (100, 101, 102), (100, 101, 102))
+    result = targets((95, 99, 103), (100, 101, 102), (100, 101, 102))
     assert result_view(result).headline == (
         "no clear difference between the targets in decode, TTFT or prefill "
-        "(largest lead in decode that is not clear: b +6 % against a at c1)"
+        "(in decode at most a +2 % against b, at c1)"
     )
 
 

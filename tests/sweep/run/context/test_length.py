@@ -59,7 +59,7 @@ async def swept(bench: Bench, words: str = WORDS, **changes: object) -> tuple[Sw
 
 def shown(result: SweepResult) -> list[tuple[int | None, bool, str | None]]:
     """Return for each level its length, whether it has figures, and the reason why not."""
-    return [(one.pp, one.output_tps is not None, one.error) for one in result.targets[0].levels]
+    return [(one.pp, one.output_tps is not None, one.error) for one in result.targets[0].in_order()]
 
 
 @pytest.mark.process
@@ -80,7 +80,9 @@ async def test_a_length_beyond_the_context_is_skipped_and_the_rest_measured(benc
 async def test_a_reported_context_needs_no_request(bench: Bench) -> None:
     """What the server's own page says is enough: nothing too long is sent."""
     bench.store.identify(SourceKey.backend("solo"), EngineIdentity("1", "tiny", CONTEXT))
-    (_, refused) = shown((await swept(bench))[0])
+    result, _ = await swept(bench)
+    (_, refused) = shown(result)
+    assert result.targets[0].levels[0].pp == 300  # it stands before the first level is measured
     assert refused[2] == f"solo takes at most {CONTEXT:,} tokens a request; pp 300 and tg 9 need 309"
     assert max(bench.server.count(one["messages"][0]["content"]) for one in bench.server.bodies) < CONTEXT
 
@@ -95,11 +97,11 @@ async def test_the_largest_length_that_fits_is_found_and_measured(
     """It is exact if the refusal names the context, else found by halves; the exit code is 0."""
     result, _ = await swept(bench, words, longest=True)
     found = shown(result)
-    assert [(one[0], one[1]) for one in found[:2]] == [(40, True), (300, False)]
-    longest, has_figures, _ = found[2]
+    assert [(one[0], one[1]) for one in (found[0], found[2])] == [(40, True), (300, False)]
+    longest, has_figures, _ = found[1]
     assert has_figures
     assert least <= (longest or 0) <= CONTEXT - 9
-    assert f"{longest} tokens fit" in (found[1][2] or "")
+    assert f"{longest} tokens fit" in (found[2][2] or "")
     assert verdict(result, Plan((bench.target,), longest=True)) == 0
 
 
