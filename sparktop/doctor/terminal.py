@@ -104,4 +104,4 @@ def _check_encoding(terminal: Terminal) -> Check:
     message = ", ".join(clean(part, 60) for part in (terminal.encoding or "none", terminal.locale) if part)
     if is_utf8:
         return Check("encoding", Status.OK, message)
-    return Check("encoding", Status.FAIL, f"{message}: graphs need UTF-8", "export LC_ALL=C.UTF-8")
+    return Check("encoding", Status.WARN, f"{message}: reports have ? for – and ·", "export LC_ALL=C.UTF-8")

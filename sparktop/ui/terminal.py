@@ -44,12 +44,15 @@ _RETRY_S = 1.0
 
 
 class TerminalOutput:
-    """Writes text to a file descriptor in a thread of its own, so that no caller waits for the terminal."""
+    """Writes text to a file descriptor in a thread of its own, so that no caller waits for the terminal.
 
-    def __init__(self, descriptor: int, *, encoding: str = "utf-8") -> None:
+    It writes UTF-8 in every locale: terminals take it, also where a login has left the locale at another
+    encoding.
+    """
+
+    def __init__(self, descriptor: int) -> None:
         """Write to `descriptor`, which this class never closes; the thread starts at the first write."""
         self.descriptor = descriptor
-        self._encoding = encoding
         self._unwritten: deque[str] = deque()
         # A signal handler may interrupt a write with another: `queue.Queue` would deadlock.
         self._more: SimpleQueue[None] = SimpleQueue()
@@ -64,7 +67,7 @@ class TerminalOutput:
         """Return an output to standard error, or to standard output if that alone is a terminal."""
         for stream in (sys.__stderr__, sys.__stdout__):
             if stream is not None and stream.isatty():
-                return cls(stream.fileno(), encoding=stream.encoding)
+                return cls(stream.fileno())
         return cls(2)
 
     @property
@@ -96,7 +99,7 @@ class TerminalOutput:
     def _run(self) -> None:
         while not self._gone:
             self._more.get()
-            self._write_all(self._unwritten[0].encode(self._encoding, "backslashreplace"))
+            self._write_all(self._unwritten[0].encode(errors="backslashreplace"))
             self._unwritten.popleft()
         self._unwritten.clear()
 

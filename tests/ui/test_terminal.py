@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from types import SimpleNamespace
 
+import pytest
 from textual.app import App
 
 from sparktop.ui.terminal import TerminalDriver, TerminalOutput, _Mode
@@ -38,16 +41,27 @@ def fill(writing: int) -> None:
 
 
 def test_what_is_written_arrives_in_order() -> None:
-    """Every write, and what the encoding lacks as an escape; each is counted once."""
+    """Every write in UTF-8, and half a character as an escape; each is counted once."""
     counted: list[str] = []
     with pipe() as (reading, writing):
-        output = TerminalOutput(writing, encoding="ascii")
+        output = TerminalOutput(writing)
         output.count = counted.append
         output.write("first ")
-        output.write("⣿ last")
+        output.write("⣿ \ud800")
         assert output.drain(30)
-        assert os.read(reading, 100) == b"first \\u28ff last"
-        assert (output.backlog, counted) == (0, ["first ", "⣿ last"])
+        assert os.read(reading, 100) == "first ⣿ ".encode() + b"\\ud800"
+        assert (output.backlog, counted) == (0, ["first ", "⣿ \ud800"])
+
+
+def test_the_locale_does_not_decide_how_the_screen_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A login with another encoding has the graphs, too."""
+    with pipe() as (reading, writing):
+        screen = SimpleNamespace(isatty=lambda: True, fileno=lambda: writing, encoding="latin-1")
+        monkeypatch.setattr(sys, "__stderr__", screen)
+        output = TerminalOutput.to_terminal()
+        output.write("⣿")
+        assert output.drain(30)
+        assert os.read(reading, 100) == "⣿".encode()
 
 
 def test_a_terminal_without_a_reader_holds_nobody() -> None:
