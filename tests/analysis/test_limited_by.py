@@ -81,12 +81,6 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Is.BANDWIDTH,
         "a step takes 65 ms with 15 requests on average; 32 of 48 slots free",
     ),
-    "what twice the requests give is not guessed from batches of one size": (
-        Served(running=14, swing=4, per_token_s=0.001),
-        {"slots": 48},
-        Is.BANDWIDTH,
-        "32 of 48 slots free on average",
-    ),
     "prompts take 60 % of the time": (Served(prompt_tokens=3000.0), {}, Is.PREFILL, ""),
     "an idle GPU and a full core": (
         Served(),
@@ -112,12 +106,6 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Is.NETWORK,
         SLOW_LINK.line,
     ),
-    "the same of a link that is not slow": (
-        Served(swing=16),
-        {"spans": 2, "machines": (machine(link=0.02), machine("spark-2", link=0.02))},
-        Is.UNKNOWN,
-        "memory bandwidth or network: the server does not estimate its memory reads",
-    ),
     "ranks that draw too little to compute, before their link is judged": (
         Served(swing=16, fixed_s=0.004, per_token_s=0.008),
         {"spans": 2, "machines": (machine(power=22.0), machine("spark-2", power=21.0))},
@@ -129,12 +117,6 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         {"spans": 2, "machines": (machine(power=22.0), machine("spark-2", power=61.0))},
         Is.DECODE,
         "each request adds 8.0 ms to a step",
-    ),
-    "a slow link and a pinned clock": (
-        Served(),
-        {"spans": 2, "machines": (PINNED, machine("spark-2")), "slow_link": SLOW_LINK},
-        Is.POWER,
-        "",
     ),
     "a router that leaves a server idle": (
         FULL,
@@ -177,12 +159,6 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         {"machines": ()},
         Is.UNKNOWN,
         "whether its GPU waits is not seen: watch its machine",
-    ),
-    "flat steps that hardly read: neither reads nor computing explain them": (
-        Served(swing=16),
-        {"slots": 48, "read_percent": 6.0},
-        Is.UNKNOWN,
-        "a step takes as long for any batch, but reads only 6 % of the bandwidth",
     ),
     "a single stream that reads less than the bandwidth gives: how much it reads": (
         Served(running=1, prompt_tokens=0.0),

@@ -12,7 +12,6 @@ from sparktop.analysis.placement import (
     match_deployments,
     orphaned_pids,
     place_backends,
-    rank_of,
     with_backends,
 )
 from sparktop.model.node import NodeIdentity, Workload, Workloads
@@ -63,25 +62,6 @@ def test_two_nodes_that_fit_are_none() -> None:
     tunnel = NodeTarget("tunnel", "agent", "http://127.0.0.1:9750"), NodeIdentity(), ()
     assert place_backends([backend("http://127.0.0.1:8000")], [tunnel]) == {"v": ("tunnel",)}
     assert place_backends([backend("http://127.0.0.1:8000")], [LOCAL, tunnel]) == {"v": ()}
-
-
-@pytest.mark.parametrize(
-    ("name", "engine", "rank"),
-    [
-        ("VLLM::Worker_TP0", "vllm", (0, 0)),
-        ("VLLM::Worker_PP1_TP3_EP3", "vllm", (1, 3)),
-        ("vllmish", None, None),
-        ("sglang::scheduler_TP1", "sglang", (0, 1)),
-        ("ollama_llama_server", "ollama", None),
-        ("python3", None, None),
-        ("", None, None),
-    ],
-)
-def test_engines_are_known_by_their_processes(
-    name: str, engine: str | None, rank: tuple[int, int] | None
-) -> None:
-    """The beginning of a process name gives the engine, `_TP` and `_PP` give the rank."""
-    assert (engine_of(name), rank_of(name)) == (engine, rank)
 
 
 def test_a_process_is_the_backend_s_only_where_one_alone_can_be_meant() -> None:

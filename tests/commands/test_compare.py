@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
-from sparktop.graphics.cells import cell_width
 from sparktop.sweep.compare.series import FOLDER, PREFIX
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from tests.sweep.made_results import made_level, made_sweep
@@ -30,24 +29,6 @@ def printed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, 
     code = main(["compare", *words])
     captured = capsys.readouterr()
     return code, captured.out, captured.err
-
-
-def test_on_a_terminal_nothing_is_wider_than_it(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a terminal, tables are split and sentences wrapped to its width; piped output has full lines."""
-    sources = (TOPOLOGIES, "ref:gx10-concurrency-first")
-    piped = printed(capsys, *sources)[1]
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "80")
-    shown = printed(capsys, *sources)[1]
-    assert max(map(cell_width, shown.splitlines())) <= 80
-    assert max(map(cell_width, piped.splitlines())) > 80
-    assert any(cell_width(line) > 80 for line in piped.splitlines() if not line.startswith("|"))
-    assert piped.count("| c256 ") < shown.count("| c256 ")
-    cells = [re.findall(r"`[a-z0-9-]+` \([+−]", text) for text in (piped, shown)]
-    assert cells[0] == cells[1]
-    assert not [line for line in shown.splitlines() if line != line.rstrip()]
 
 
 def test_the_reference_prints_its_own_winners(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Callable
 
 import pytest
@@ -35,12 +33,6 @@ def good(store: Store) -> None:
 def dead(store: Store) -> None:
     store.accept(NODE, REFUSED)
     store.accept(BACKEND, REFUSED)
-
-
-def half(store: Store) -> None:
-    """Feed the store with one sample, then send Ctrl+C."""
-    store.accept(NODE, NodeSample(1.0))
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture
@@ -147,18 +139,6 @@ def test_each_format_is_all_there_is_on_stdout(
     assert out.endswith("\n")
     assert not out.endswith("\n\n")
     assert err == ""
-
-
-def test_after_an_interrupt_the_report_is_partial(
-    fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """After Ctrl+C the report of what was seen is printed, with exit code 130."""
-    calls = fed(half)
-    assert report(WATCH, seconds=60.0, form="json", output=None) == 130
-    out, err = capsys.readouterr()
-    assert json.loads(out)["nodes"][0]["ok"] is True
-    assert err == "sparktop: interrupted: the report is of what was seen until then\n"
-    assert calls == ["start", "stop"]
 
 
 @pytest.mark.parametrize(("seconds", "sends"), [(None, False), (10.0, False), (60.0, True)])

@@ -36,7 +36,7 @@ from sparktop.model.sweep import SweepMoment, SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSpec, Watch
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
-from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan, preset_line
+from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
 from sparktop.sweep.run.forecast import plan_sentences
 from sparktop.sweep.run.progress import LevelMeasured, LoadBatch, Notice, PhaseChanged, SweepPhase
@@ -256,18 +256,6 @@ def test_the_live_line_has_the_figures_of_the_moment() -> None:
     assert progress_line(view, 72) == f"{words} · 183.4 tok/s · 1 failed · 2 to 4 min left"
 
 
-def test_a_finished_level_is_one_line() -> None:
-    """A finished level is one line, with doubts named as on the screen and in reports."""
-    assert level_line("solo", LEVEL) == (
-        "solo: c = 16, 128 tokens in · prefill – tok/s · decode 183.4 tok/s · mean TTFT – · 2 of 48 failed "
-        "· warning: failed requests"
-    )
-    without = LEVEL.model_copy(update={"decode_tps": None, "output_tps": Rate(mean=150.2)})
-    assert "prefill – tok/s · output 150.2 tok/s · mean TTFT –" in level_line("solo", without)
-    steady = LEVEL.model_copy(update={"sustained_tps": Rate(mean=170.0)})
-    assert "· sustained 170.0 tok/s ·" in level_line("solo", steady)
-
-
 def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
     """On a terminal the line is redrawn in place, at most five times a second; messages stand above it."""
     screen = io.StringIO()
@@ -326,20 +314,6 @@ def test_old_spellings_mean_the_new_ones(capsys: pytest.CaptureFixture[str]) -> 
     assert len(set(re.findall(r"^  (?:-\w.*, )?(--[a-z-]+)", shown, re.MULTILINE)) - {"--help"}) <= 24
     assert main(["sweep", "--preset"]) == 0
     assert "c = 1, 4, 16 and on to 256" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("preset", "words"),
-    [
-        (SweepSpec("a", rate="0.5,1,2", prompt_lengths=(1024,)), "0.5,1,2 requests/s; 1,024 tokens in"),
-        (SweepSpec("a", trace="day.csv"), "the traffic of day.csv"),
-        (SweepSpec("a", agents=(2, 4), workload="chat"), "agents 2, 4; workload chat"),
-        (SweepSpec("a"), "the usual load"),
-    ],
-)
-def test_a_preset_is_listed_with_its_load(preset: SweepSpec, words: str) -> None:
-    """Whatever kind of load it has: rates, recorded traffic, conversations."""
-    assert preset_line(preset) == words
 
 
 def test_what_is_searched_for() -> None:

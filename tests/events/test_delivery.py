@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.events import WAITING, Delivery, Hook, Outbox, event_document
+from sparktop.events import SCHEMA, WAITING, Delivery, Hook, Outbox, event_document
 from sparktop.model.engine import EngineSample, LaneSample
-from sparktop.model.event import Event, Severity
+from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, EventSettings, Watch
 from sparktop.store import SourceKey, Store
@@ -201,12 +201,45 @@ async def test_trouble_is_reported_once_and_its_end_once() -> None:
     ]
 
 
+KEYS = {
+    *("schema", "sparktop", "simulated", "dropped", "at", "severity", "subject", "message", "id", "kind"),
+    *("phase", "worst", "duration_s", "count", "span_s", "per_minute", "values"),
+}
+
+
 def read(event: Event, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - arguments of the function
     document = event_document(event, simulated=more.pop("simulated", False), **more)
     assert document.endswith(b"}\n")
     assert document.count(b"\n") == 1
     result: dict[str, Any] = json.loads(document)
     return result
+
+
+def test_a_flapping_source_has_its_count_and_its_rate() -> None:
+    """Seven outages in four minutes have the count 7 and a rate of 1.5 per minute."""
+    event = Event(
+        NOON,
+        Severity.CRITICAL,
+        "spark-a",
+        "down 7 times in 4 min: nothing listens",
+        {"failures": 3, "limit_failures": 3, "window_s": 2.0, "odd": float("nan")},
+        5.0,
+        "backend:spark-a:unreachable",
+        Phase.BEGIN,
+        count=7,
+        span_s=240.0,
+    )
+    seen = read(event, simulated=True, dropped=2)
+    assert seen.keys() == KEYS
+    assert (seen["schema"], seen["simulated"], seen["dropped"]) == (SCHEMA, True, 2)
+    assert (seen["kind"], seen["id"], seen["phase"]) == (
+        "unreachable",
+        "backend:spark-a:unreachable",
+        "begin",
+    )
+    assert (seen["count"], seen["span_s"], seen["per_minute"]) == (7, 240.0, 1.5)
+    assert (seen["at"], seen["severity"]) == ("2026-01-01T12:00:00.000Z", "critical")
+    assert seen["values"] == {"failures": 3, "limit_failures": 3, "window_s": 2.0, "odd": None}
 
 
 @given(st.text(max_size=2000), st.text(max_size=2000))

@@ -14,7 +14,6 @@ from sparktop.analysis.slow_link import LinkSample, judge_link
 from sparktop.model.event import Sure
 from sparktop.model.node import EngineSetup, MachineSetup
 from sparktop.model.snapshot import EngineProcess, NodeView
-from sparktop.model.text import clean
 from tests.findings.machines import ENGINE, Paced, judged, machine, situation, with_setup
 from tests.machines.trees import PID, read_case
 
@@ -125,19 +124,6 @@ def test_devices_are_named_by_their_begin_or_whole_or_left_out(devices: str, *, 
     chosen = replace(engine, variables={"NCCL_IB_HCA": devices})
     views = (with_setup(view, engines=(chosen,)), machine(2))
     assert ("hca" in {one.key for one in judged(views)}) is named
-
-
-def test_a_list_of_devices_that_was_cut_misses_none() -> None:
-    """The last device of a value that was too long to keep is not called missing."""
-    view = machine(1)
-    assert view.identity.setup is not None
-    (engine,) = view.identity.setup.engines
-    devices = clean("rocep1s0f0:1,roceP2p1s0f0:1," * 8, 200)
-    assert devices.endswith("…")
-    cut = replace(engine, variables={"NCCL_IB_HCA": devices})
-    setup = replace(view.identity.setup, engines=(cut,))
-    view = replace(view, identity=replace(view.identity, setup=setup))
-    assert judged((view, machine(2))) == []
 
 
 def test_a_later_difference_counts_once_it_lasts() -> None:

@@ -148,18 +148,6 @@ def test_waiting_requests_are_told_apart_by_what_they_wait_for() -> None:
         assert re.search(rf"deferred +{shown}$", row_text(load.rows[1]).rstrip())
 
 
-@pytest.mark.parametrize(("count", "loud"), [(19, "p50"), (20, "p50 p90 p95"), (100, "p50 p90 p95 p99")])
-def test_a_quantile_of_few_observations_is_quiet(count: int, loud: str) -> None:
-    """From 20 observations on a p95 stands out, from 100 on a p99."""
-    p50, p90, p95, p99 = (Quantile(seconds) for seconds in (0.011, 0.022, 0.033, 0.044))
-    latency = Latency(0.05, p50, p90, p95, p99, count, 60.0)
-    view = BackendView("x", "http://x:1", "g", age_s=0.1, itl=latency)
-    row = next(row for row in backend_detail(view, {}, *USUAL, AXIS) if row_text(row).startswith("│ ITL "))
-    roles = {text.strip(): role for text, role in row}
-    named = {"p50": "11 ms", "p90": "22 ms", "p95": "33 ms", "p99": "44 ms"}
-    assert " ".join(name for name, text in named.items() if roles.get(text) == "text") == loud
-
-
 @pytest.mark.parametrize(
     ("window_s", "words"),
     [

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
@@ -20,15 +18,14 @@ from sparktop.doctor.check import Check, Status
 from sparktop.doctor.check import to_json as doctor_json
 from sparktop.events import event_document
 from sparktop.hardware.machine import Machine
-from sparktop.model.balance import Balance, BalanceWord, GroupPace, StepTime, Swing
+from sparktop.model.balance import Balance, GroupPace, StepTime, Swing
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import CpuReading, NodeSample
+from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
 from sparktop.panels.group.panel import value_text
 from sparktop.report import markdown_snapshot, text_snapshot
 from sparktop.report.json_snapshot import to_json
-from sparktop.report.text_snapshot import render
 from sparktop.sources.replies import Reply, encode
 from stage.rehearsal import Rehearsal
 from tests.store.fed_traces import Pair, looks
@@ -124,20 +121,6 @@ def test_strings_are_clean(full_snapshot: Snapshot) -> None:
     data = as_read(full_snapshot)
     assert all(text.isprintable() for text in strings(data))
     assert data["backends"][1]["error"] == "connection refused by [red]it[/red]"
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_what_is_no_number_is_null(full_snapshot: Snapshot, value: float) -> None:
-    """NaN and infinities, which JSON cannot represent, are null."""
-    sample = NodeSample(at=0.0, cpu=CpuReading(percent=value))
-    odd = replace(
-        full_snapshot,
-        nodes=(NodeView("n", "local", sample),),
-        backends=(replace(full_snapshot.backends[0], running=value, generation_tps=value),),
-    )
-    data = as_read(odd)
-    assert data["nodes"][0]["cpu"]["percent"] is None
-    assert data["backends"][0]["running"] is data["backends"][0]["generation_tps"] is None
 
 
 FOLDER = Path(__file__).parents[2] / "docs" / "schemas"
@@ -289,27 +272,6 @@ def test_json_has_no_infinities_and_no_escapes() -> None:
     (found,) = json.loads(text)["balance"]
     assert (found["group"], found["steadiness"], found["mean_load"]) == ("[2Jproxy", None, {"a": None})
     assert "autocorrelation" not in text
-
-
-def test_no_list_explains_another_word_than_the_one_above_it(swinging: Snapshot) -> None:
-    """Before an announcement the window's verdict is shown; during a withdrawal, both are."""
-    one = swinging.balance[0]
-    early = replace(swinging, balance=(replace(one, word=BalanceWord.UNKNOWN),))
-    late = replace(swinging, balance=(replace(one, word_now=BalanceWord.BALANCED),))
-    for shown, words in (
-        (swinging, "oscillating"),
-        (early, "no verdict yet; so far oscillating"),
-        (late, "oscillating, now perhaps balanced"),
-    ):
-        for text in (render(shown, 100), markdown_snapshot.render(shown)):
-            table = text.partition("Balance\n")[2].partition("Balance by")[0]
-            assert words in table
-            assert "unknown" not in table
-            assert re.search(r"00:00:(4\d|5[0-5])", table)
-            assert "judged on polls every 0.25 s" in table or shown is early
-            assert "spark-a and spark-b swing against each other every" in " ".join(text.split())
-            assert "→ compare with simple-shuffle in a sweep: what it gains" in " ".join(text.split())
-            assert max(map(len, (line for line in text.splitlines() if line[:1] == "|")), default=0) <= 100
 
 
 def test_a_loss_is_known_or_says_why_not_and_what_it_was() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec.structs import replace
 
 from sparktop.model.balance import BalanceWord
@@ -89,26 +87,6 @@ async def test_of_several_groups_b_opens_the_selected_else_the_gravest() -> None
         board.overview.selected = PanelKey("backend", "spark-d")
         await board.press("b")
         assert board.zoomed() == HERD
-
-
-async def test_evidence_that_is_taller_than_the_terminal_scrolls() -> None:
-    """Arrows and PgUp, PgDn move it; the footer counts the rows below, none at its end."""
-
-    def below() -> int:
-        rows = re.search(r"(\d+) more rows?", board.text)
-        return int(rows[1]) if rows else 0
-
-    async with Board(one_group).on((80, 24)) as board:
-        await board.press("w")
-        first = below()
-        assert first > 3
-        assert "autocorrelation of the load" not in board.text
-        await board.press("down")
-        assert below() == first - 3
-        for key, seen in (("down", True), ("pageup", False), ("pagedown", True)):
-            await board.press(*[key] * first)
-            assert ("autocorrelation of the load" in board.text) is seen
-        assert below() == 0
 
 
 async def test_without_a_group_b_says_so() -> None:

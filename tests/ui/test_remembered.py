@@ -10,13 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.model.targets import Watch
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.panels.server.table import ColumnOrder
-from sparktop.ui.app import SparktopApp
 from sparktop.ui.remembered import recall, remember
-from sparktop.ui.start import run
 
 NO_BOXES = Boxes(nodes=False, backends=False, events=False, self_cost=False)
 VIEWS = st.fixed_dictionaries(
@@ -92,15 +89,3 @@ def test_what_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Path, "replace", refuse)
     assert remember(tmp_path / "new" / "view.json", View()) == "Permission denied"
     assert list((tmp_path / "new").iterdir()) == []
-
-
-def test_the_view_of_a_demo_is_not_that_of_real_servers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Real servers begin with the view that was last chosen on real servers."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    states: list[Path | None] = []
-    monkeypatch.setattr(SparktopApp, "run", lambda app: states.append(app._state))
-    run(Watch(flight=False), simulated=True)
-    run(Watch(flight=False))
-    assert states == [None, tmp_path / "sparktop" / "view.json"]

@@ -230,15 +230,3 @@ async def test_process_tables_are_read_where_somebody_looks() -> None:
 
 
 # Memory that falls steeply is read several times a second, and no longer than that.
-
-
-async def test_the_interval_reaches_every_group_and_the_store() -> None:
-    """Nodes are asked half as often as backends; the store must know what a missed sample is."""
-    watch = Watch(nodes=(NodeTarget("n"),), backends=(B,))
-    async with watching(watch, FakeWays()) as (monitor, store):
-        monitor.set_interval(0.25)
-        intervals = [group.interval_s for group, _ in monitor._groups]
-    assert intervals == [0.25, 0.5]
-    assert (monitor.interval_s, store.interval_s) == (0.25, 0.25)
-    with pytest.raises(ValueError, match="above 0"):
-        monitor.set_interval(0)

@@ -14,19 +14,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from sparktop.demo.engine import LiveCores
-from sparktop.demo.engine_page import engine_page
 from sparktop.demo.engine_requests import (
     CompletionRequest,
     read_body,
     read_completion,
     tokenize,
 )
-from sparktop.engines import read_page
-from sparktop.model.load import EndReason
-from sparktop.simulation.engine import SimulatedRequest
-from sparktop.simulation.routers import Router, RouterSettings
-from tests.demo.quick_engines import QUICK, Clock, StartServer, live_engine
+from tests.demo.quick_engines import QUICK, StartServer, live_engine
 
 MODEL = "openai/gpt-oss-120b"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -138,28 +132,3 @@ async def test_an_answer_that_is_sent_back_is_found_in_the_prefix_cache(
 
 def read(body: str, *, chat: bool = False) -> CompletionRequest:
     return read_completion(read_body(body.encode()), chat=chat, max_model_len=100)
-
-
-def running(cores: LiveCores) -> dict[str, float | None]:
-    """Return the number of running requests by lane, as it is read from the text of the server's page."""
-    page = engine_page(cores.cores, 5.0)
-    return {lane.lane: lane.running for lane in read_page(page, at=0.0, answer_ms=1.0).lanes}
-
-
-@pytest.mark.parametrize(("poll_s", "shares"), [(None, [3.0, 3.0]), (3.0, [0.0, 6.0])])
-async def test_a_page_has_a_lane_for_each_core_and_requests_are_spread(
-    poll_s: float | None, shares: list[float]
-) -> None:
-    """Requests alternate between the cores; while counts are outdated, all go to the same one."""
-    clock = Clock()
-    router = Router("least-busy", 2, RouterSettings(poll_s=poll_s))
-    cores = LiveCores([live_engine(clock) for _ in range(2)], router, clock=clock)
-    for number in range(6):
-        cores.submit(SimulatedRequest(f"r{number}", 16, 64, EndReason.LENGTH))
-    clock.now += 0.001
-    cores.catch_up()
-    assert sorted(running(cores)) == ["0", "1"]
-    assert sorted(one or 0.0 for one in running(cores).values()) == shares
-    for number in range(6):
-        cores.end(f"r{number}")
-    assert running(cores) == {"0": 0.0, "1": 0.0}

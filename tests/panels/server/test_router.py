@@ -11,12 +11,10 @@ from msgspec.structs import replace
 
 from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import Snapshot
-from sparktop.panels.board.scene import Scene
-from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.server.router import router_panel
 from stage.rehearsal import START, Outage, Rehearsal, RouterPart
-from tests.panels.drawn import SIZES, flat, texts
+from tests.panels.drawn import texts
 
 pytestmark = pytest.mark.long
 
@@ -37,24 +35,6 @@ def router() -> RouterView:
     names = ("spark-a", "spark-b")
     view = RouterView("proxy", "http://p:4000", age_s=1.0, sample=ALIVE, backends=names)
     return replace(view, running={"spark-a": 3.0, "spark-b": 9.0})
-
-
-@pytest.mark.parametrize(("width", "height"), SIZES)
-@pytest.mark.parametrize("preset", [Preset.WATCH, Preset.COMPACT, Preset.WALL])
-def test_routers_stand_between_nodes_and_backends(
-    routed: Snapshot, width: int, height: int, preset: Preset
-) -> None:
-    """If rows are to spare, each view has a slim router panel above the backends, as wide as the terminal."""
-    scene = Scene(routed, width, height, View(preset=preset))
-    kinds = [place.kind for place in scene.layout.places]
-    assert kinds[0] in {"node", "nodes"}
-    assert "router" in kinds or height < 30
-    for place in (one for one in scene.layout.places if one.kind == "router"):
-        assert (place.x, place.width) == (0, width)
-        assert place.height == 3
-        assert kinds.index("router") == 1
-    assert all(len(one.rows) in {one.place.height, 0} for one in scene.draw())
-    assert len(flat(scene)) == scene.layout.height
 
 
 def test_it_tells_who_it_is_and_where_it_sends(routed: Snapshot) -> None:

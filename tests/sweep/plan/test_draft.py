@@ -25,7 +25,6 @@ from sparktop.sweep.plan.draft import (
     is_changed,
     recall,
     remember,
-    shown_fields,
     with_kind,
     without_missing,
 )
@@ -49,10 +48,6 @@ def problems(**changes: object) -> dict[str, str]:
     plan, wrong = check_draft(replace(QUICK, **changes), TARGETS)  # type: ignore[arg-type]  # fields by name
     assert (plan is None) == bool(wrong)
     return dict(wrong)
-
-
-counts = st.none() | st.integers(1, 1000)
-lists = st.lists(st.integers(1, 1000), max_size=4, unique=True).map(tuple)
 
 
 TRACE = '{"timestamp": %d, "input_length": 50, "output_length": 5}\n'
@@ -97,26 +92,6 @@ def test_recorded_traffic_is_read_from_its_file(tmp_path: Path) -> None:
     assert "No such file" in wrong(trace=str(tmp_path / "none"))["trace"]
     assert list(wrong(trace_format="azure")) == ["trace"]
     assert check_draft(draft, TARGETS, find=lambda _: None) == (None, {"trace": READING})
-
-
-def test_another_kind_brings_its_fields() -> None:
-    """Each kind that is chosen makes a plan at once, a trace apart; what is typed for it stays there."""
-    for kind in DraftKind:
-        changed = with_kind(QUICK, kind.value)
-        assert list(check_draft(changed, TARGETS, seed=7)[1]) == (
-            ["trace"] if kind is DraftKind.TRACE else []
-        )
-        assert {*shown_fields(changed)} >= {"order", "api", "model"}
-    own = replace(with_kind(QUICK, DraftKind.RATE), rate="3", duration="5")
-    back = with_kind(own, DraftKind.CONCURRENCY)
-    assert (back.concurrency, back.runs, back.duration) == (QUICK.concurrency, "3+", "")
-    assert not is_changed(back, BUILT_IN[0], GUARD)
-    assert not is_changed(replace(back, runs=" 3+ "), BUILT_IN[0], GUARD)
-    problems = check_draft(replace(back, runs="x"), TARGETS)[1]
-    assert problems["runs"] == "must be a whole number from 1 to 1,000, or 3+ for \"at least 3\", not 'x'"
-    assert with_kind(back, DraftKind.RATE).rate == "3"
-    agents = plan_of(with_kind(QUICK, DraftKind.AGENTS))
-    assert [one.label for one in agents.points] == ["1 agent", "4 agents", "16 agents"]
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.model.load import Level, LoadMode, concurrency_point
+from sparktop.model.load import Level, LoadMode
 from sparktop.sweep.plan.plan import Order, Plan, RunBatch, SweepTarget, run_batches
-from sparktop.sweep.run.forecast import Estimate
 
 TARGETS = tuple(SweepTarget(name, f"http://{name}:8000") for name in ("a", "b", "c"))
 PLAN = Plan(TARGETS[:2], concurrency=(1, 4), runs=3, pp=128)
@@ -39,17 +37,3 @@ def test_a_level_bounded_by_requests_has_as_many_runs_as_that_takes() -> None:
     assert [plan.runs_of(c) for c in (1, 4, 16)] == [10, 3, 1]
     assert replace(plan, mode=LoadMode.STEADY).runs_of(4) == 3
     assert replace(PLAN, duration_s=20.0).runs_of(4) is None
-
-
-def test_what_is_left_counts_runs_and_warm_ups() -> None:
-    """With every level known it is their times added up, a warm-up for each level that begins."""
-    estimate = Estimate(PLAN)
-    for target in ("a", "b"):
-        estimate.learn_run(PLAN.level(target, concurrency_point(1)), 1.0)
-        estimate.learn_run(PLAN.level(target, concurrency_point(4)), 2.0)
-    estimate.learn_pause(0.0)
-    left = list(run_batches(PLAN))
-    assert estimate.left_s(left) == pytest.approx(2 * (4 * 1.0 + 4 * 2.0))
-    assert estimate.left_s(left[1:]) == pytest.approx(4 * 2.0 + 4 * 1.0 + 4 * 2.0)
-    estimate.learn_pause(1.0)
-    assert estimate.left_s(left) == pytest.approx(24.0 + 4 * 0.5)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sparktop.errors import OutputError, UsageError
 from sparktop.sweep.result import store as result_store
-from sparktop.sweep.result.results import Rate, SweepResult, TracePlan
+from sparktop.sweep.result.results import SweepResult, TracePlan
 from sparktop.sweep.result.store import read_value
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
 
@@ -57,19 +57,6 @@ def test_the_file_has_every_key_of_the_contract() -> None:
     assert missing == []
     assert told["schema"] == "sparktop.sweep/1"
     assert told["started_at"] == "2026-03-22T18:04:05.678Z"
-
-
-def test_a_peak_below_another_rate_of_the_level_is_none() -> None:
-    """Answers of less than a second fill no whole second: the best one has fewer tokens than the mean."""
-    level = made_level()
-    assert level.decode_tps is not None
-    mean = level.decode_tps.mean
-    for factor, is_shown in ((0.9, False), (1.0, True)):
-        rate = level.model_copy(update={"peak_tps": Rate(mean=factor * mean)}).rate("peak_tps")
-        assert (rate is not None) is is_shown
-    slower = Rate(mean=0.95 * mean)
-    update = {"decode_tps": None, "sustained_tps": slower, "peak_tps": Rate(mean=0.9 * mean)}
-    assert level.model_copy(update=update).rate("peak_tps") is None
 
 
 def test_a_later_versions_keys_are_passed_over_and_missing_ones_unknown() -> None:

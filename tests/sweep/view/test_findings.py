@@ -162,29 +162,6 @@ def test_a_comparison_ends_with_its_answer() -> None:
     assert "### Answer" not in comparison_markdown(compare(pair[:1]), pair[:1])
 
 
-def queued(limit: LimitSide | None) -> LevelResult:
-    """Return a level in which requests waited, of few runs, with what limited it."""
-    doubts = (
-        Validity(code="few_runs", message="one run"),
-        Validity(code="queue_limited", message="5 waited"),
-    )
-    return made_level(8).model_copy(update={"validity": doubts, "limited_by": limit})
-
-
-@pytest.mark.parametrize(
-    ("kind", "word"),
-    [
-        ("slots", "requests waited for slots"),
-        ("prefill compute", "requests waited for prefill"),
-        ("memory bandwidth", "requests waited"),
-    ],
-)
-def test_the_first_label_says_what_requests_waited_for(kind: str, word: str) -> None:
-    """Only where the limit is one that makes requests wait."""
-    first, *_ = marks_of(queued(LimitSide(kind=kind, reason="a reason")))
-    assert (first.code, first.word, first.doubt) == ("queue_limited", word, True)
-
-
 @pytest.mark.parametrize("kind", ["client", "client or router"])
 def test_that_a_sweep_sends_no_more_is_no_reason_why_a_level_is_slow(kind: str) -> None:
     """The client is the sweep; that it may be the router is not known."""

@@ -5,7 +5,6 @@ Curves of agents with their limits.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.compare.imports.files import read_file
-from sparktop.sweep.compare.imports.reading import started_at
 from sparktop.sweep.view.result import StoredSource, imported_source
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
@@ -68,18 +66,3 @@ def test_figures_without_a_column_are_evidence() -> None:
     evidence = source.evidence(source.view().rows[0].key)
     assert evidence is not None
     assert dict(evidence.facts)["TTFT"].startswith("353 ms")
-
-
-@pytest.mark.parametrize(
-    ("data", "moment"),
-    [
-        ({"timestamp": "2026-11-21 10:17:54Z"}, datetime(2026, 11, 21, 10, 17, 54, tzinfo=UTC)),
-        ({"benchmarks": [{"start_time": 1795256334}]}, datetime(2026, 11, 21, 10, 18, 54, tzinfo=UTC)),
-        ([{"date": "20261121-100458"}], datetime(2026, 11, 21, 10, 4, 58).astimezone(UTC)),
-        ({"date": "20261399-100458"}, None),
-        ({"benchmarks": [{"start_time": 1e30}]}, None),
-    ],
-)
-def test_the_time_of_a_run_is_read_where_its_tool_wrote_it(data: object, moment: datetime | None) -> None:
-    """A time without a zone is of this machine's; one that is impossible is unknown."""
-    assert started_at(data) == moment

@@ -76,16 +76,3 @@ async def test_a_recording_on_the_screen_is_reported(
     assert "09:00:01 to 09:02:40 UTC" in text
     assert "`proxy`: **oscillating**, 09:00:50 to" in text
     assert "No readings" not in text
-
-
-async def test_a_folder_that_cannot_be_written_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In one line; nothing is left behind."""
-    folder = tmp_path / "gone"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    folder.rmdir()
-    live = Rehearsal(nodes=1)
-    live.play(3.0)
-    assert (await saved(SparktopApp(live.store.snapshot, store=live.store))).startswith("not saved: ")

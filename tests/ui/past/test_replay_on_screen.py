@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import threading
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,6 @@ from textual.containers import Vertical
 
 from sparktop.cli import main
 from sparktop.commands.snapshot import FORMATS
-from sparktop.moments.moment import Moment
 from sparktop.recording.player import Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
@@ -82,25 +78,6 @@ async def test_e_explains_a_moment_of_a_recording(path: Path) -> None:
         stage.overview._happened = None
         await stage.pilot.press("space", "e")
         assert "is read once this is paused" in stage.text
-
-
-async def test_while_the_minutes_are_read_their_page_counts_the_seconds(path: Path) -> None:
-    """A long recording takes many: without, nothing on the page would move."""
-    stage, goes_on = Stage(path), threading.Event()
-    async with stage.on((80, 24)):
-        read = stage.overview.read_around
-        assert read is not None
-
-        def wait_and_read(at: datetime) -> Callable[[], Moment | None]:
-            return lambda: read(at)() if goes_on.wait(60) else None
-
-        stage.overview.read_around = wait_and_read
-        await stage.press("e")
-        assert re.search(r"reading the minutes around this moment: \d+ s", stage.text)
-        goes_on.set()
-        await stage.app.workers.wait_for_complete()
-        await stage.pilot.pause()
-        assert "reading the minutes" not in stage.text
 
 
 async def test_keys_move_the_moment(path: Path) -> None:

@@ -172,24 +172,6 @@ async def test_keys_typed_times_and_clicks_choose_the_moment(stage: Stage) -> No
         assert stage.shown.at > SECONDS - 5
 
 
-async def test_home_and_end_stay_on_a_page_that_scrolls(stage: Stage) -> None:
-    """On a panel higher than the screen they go to its top and its end; elsewhere they choose the moment."""
-    async with stage.on((80, 24)):
-        stage.play(SECONDS)
-        await stage.press("P", "escape", "z")
-        top = stage.rows[1:-1]
-        await stage.press("pagedown")
-        assert stage.rows[1:-1] != top
-        for _ in range(2):
-            await stage.press("home")
-            assert stage.rows[1:-1] == top
-        await stage.press("end")
-        assert stage.rows[-2].startswith("╰")
-        assert not stage.overview.frozen
-        await stage.press("escape", "home")
-        assert stage.overview.frozen
-
-
 async def test_space_plays_on(stage: Stage) -> None:
     """From the moment shown as fast as it was; at the present the screen is live again."""
     clock = 1000.0

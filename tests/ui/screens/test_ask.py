@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import Any
-
 from textual.app import App
-from textual.screen import Screen
 
-from sparktop.model.event import Event, Severity
-from sparktop.model.snapshot import Snapshot
 from sparktop.ui.report import screen_svg
-from sparktop.ui.screens.dialogs import AskScreen, LimitsScreen, MarkScreen
-from tests.ui.board import SIZES, Board, Driven
+from sparktop.ui.screens.dialogs import AskScreen
+from tests.ui.board import SIZES, Driven
 
 LINES = ("10.0.0.3:8000 is neither on this machine nor in the configuration.", "Put load on [red]it[/red]?")
 
@@ -76,39 +70,3 @@ async def test_everything_is_on_the_screen() -> None:
             box = screen.query_one("AskScreen > Vertical").region
             assert screen.region.contains_region(box)
             assert box.contains_region(screen.query_one("OptionList").region)
-
-
-async def test_a_long_question_scrolls_and_leaves_the_answers() -> None:
-    """Forty lines at 60 x 16: the answers stay in sight, and the keys scroll."""
-    asking = Asking()
-    async with asking.on((60, 16)):
-        screen = AskScreen("much", [f"line {number}" for number in range(40)], yes="go on")
-        asking.app.push_screen(screen)
-        await asking.press()
-        options = screen.query_one("OptionList").region
-        scroll = screen.query_one("VerticalScroll")
-        assert scroll.region.bottom <= options.y
-        assert options.bottom < 16
-        assert scroll.max_scroll_y > 20
-        await asking.press("pagedown")
-        assert scroll.scroll_y > 0
-
-
-async def test_the_board_goes_on_behind_every_dialog() -> None:
-    """It stays in sight while a word is typed, and what changes in it is seen."""
-    at = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    events = [Event(at, Severity.INFO, "spark-a", "began to serve")]
-    board = Board(lambda: Snapshot(at, 100.0, 1.0, 2.0, events=tuple(events)))
-    async with board.on():
-        await board.press("3")
-        dialogs: list[Screen[Any]] = [MarkScreen(), LimitsScreen(), AskScreen("quit", LINES, yes="go")]
-        for number, dialog in enumerate(dialogs):
-            board.app.push_screen(dialog)
-            await board.press()
-            events.append(Event(at, Severity.INFO, "spark-b", f"restarted for the {number}. time"))
-            board.overview.redraw()
-            await board.press()
-            drawn = screen_svg(board.app).replace("&#160;", " ")
-            assert "began to serve" in drawn
-            assert f"restarted for the {number}. time" in drawn
-            await board.press("escape")

@@ -9,10 +9,9 @@ from textual.widgets import Static
 from sparktop.config.keys import KEYS
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.parts.figures import wrap_sentence
 from sparktop.ui.screens.help import HelpScreen
 from stage.rehearsal import Rehearsal
-from tests.ui.board import SIZES, Board
+from tests.ui.board import Board
 
 
 @cache
@@ -29,29 +28,6 @@ def test_every_key_is_in_a_group() -> None:
     """Once, under a heading, whatever its name is."""
     found = [key for _, entries in HelpScreen.sections(KEYS) for _, _, key in entries if key]
     assert sorted(key.name for key in found) == sorted(key.name for key in KEYS)
-
-
-async def test_wrapped_lines_keep_their_indent() -> None:
-    """A line begins with a heading, a key or label, or the blanks of the second column.
-
-    A label that is too long for its column stands in a row of its own.
-    """
-    board = Board(picture)
-    async with board.on(SIZES[0]):
-        for size in SIZES:
-            await board.resize(*size)
-            await board.press("question_mark")
-            lines = told(board)
-            width = board.app.screen.query_one("#help", Static).content_region.width
-            assert max(map(len, lines)) <= width
-            headings = {
-                part for title, _ in HelpScreen.sections(KEYS) for part in wrap_sentence(title, width - 1)
-            }
-            words = {head for _, entries in HelpScreen.sections(KEYS) for head, _, _ in entries}
-            for line in lines[: lines.index("Graphs")]:
-                assert not line or line in headings or line.startswith(" ")
-                assert line[:13].strip() == "" or line in headings or line[12] == " " or line[1:] in words
-            await board.press("escape")
 
 
 async def test_typing_searches_and_enter_runs_what_was_found() -> None:

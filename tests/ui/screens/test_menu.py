@@ -10,9 +10,8 @@ import pytest
 from msgspec.structs import replace
 from textual.containers import Vertical
 from textual.geometry import Size
-from textual.widgets import Input, OptionList, Static
+from textual.widgets import OptionList, Static
 
-from sparktop.config.keys import KEYS
 from sparktop.config.options import VIEW
 from sparktop.config.schema import check, load
 from sparktop.config.toml_text import with_values
@@ -238,22 +237,6 @@ async def test_a_file_that_cannot_be_changed_stays_as_it_is(tmp_path: Path, text
         (note,) = menu.notes
         assert note.startswith("not saved: ")
     assert path.read_text(encoding="utf-8") == text
-
-
-async def test_the_menu_shows_moved_keys_and_asks_the_filter_on_the_board() -> None:
-    """Beside a setting stands its key, wherever it is; Enter on the filter opens the board's line."""
-    usual = {key.name: key.shown for key in KEYS}
-    menu = Menu(keys={"freeze": "f9", "menu": "Q"})
-    async with menu.on((80, 24)):
-        await menu.press("Q")
-        by_name = {setting.name: setting.key for setting in menu.settings}
-        assert (by_name["picture"], by_name["view"]) == ("f9", usual["view"])
-        assert any(line.rstrip().endswith("f9") for line in menu.lines)
-        await menu.press("down", "down", "enter")
-        assert menu.home
-        assert isinstance(menu.app.focused, Input)
-        await menu.press("b", "u", "s", "enter", "Q")
-        assert "bus" in menu.lines[2]
 
 
 async def test_how_graphs_and_lists_are_drawn(tmp_path: Path) -> None:

@@ -121,21 +121,6 @@ async def test_arrows_choose_a_level_and_enter_says_why(stage: SweepStage) -> No
         assert stage.top() is stage.app.overview
 
 
-async def test_what_is_taller_than_the_screen_scrolls(stage: SweepStage) -> None:
-    """On 80x16 the evidence goes on below: arrows, PgDn and the wheel bring it into sight."""
-    async with stage.on((80, 16)):
-        await done_and_open(stage)
-        await stage.press("down", "enter")
-        assert "more rows" in stage.footer
-        assert "are drawn as one" not in stage.text
-        await stage.press(*["down"] * 9)
-        assert "are drawn as one" in stage.text
-        await stage.press("pageup")
-        assert "┐why?┌" in stage.text
-        await stage.press("pagedown")
-        assert "are drawn as one" in stage.text
-
-
 @pytest.mark.parametrize("size", [(120, 36), (200, 50)])
 async def test_a_click_chooses_the_level_and_a_second_opens_it(
     stage: SweepStage, size: tuple[int, int]
@@ -185,19 +170,6 @@ async def test_published_tables_go_round(stage: SweepStage) -> None:
             assert reference.source in stage.toasts()[-1]
         assert len(seen) == len(set(seen)) >= 2
         assert "ref:" not in stage.text
-
-
-async def test_x_twice_stops_from_here_too(stage: SweepStage) -> None:
-    """The same two presses; one that is over cannot be stopped, and the footer offers it no more."""
-    async with stage.on():
-        await run_and_open(stage)
-        assert "x stop" in stage.footer
-        await stage.press("x", "x")
-        await stage.over()
-        assert "┐cancelled┌" in stage.text
-        assert "x stop" not in stage.footer
-        await stage.press("x")
-        assert stage.toasts()[-1] == "this sweep is over"
 
 
 async def test_the_help_has_every_key_of_this_screen(stage: SweepStage) -> None:

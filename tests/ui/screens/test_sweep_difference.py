@@ -73,30 +73,6 @@ async def test_tab_goes_through_the_pairs_and_a_swap_stays_on_its_pair() -> None
         assert "A  a, quick 2026-11-21" in shown.text
 
 
-async def test_what_is_taller_than_the_screen_scrolls() -> None:
-    """Arrows, pages, home, end and the wheel move it, never past its end; the frame counts the rows below."""
-    many = [made_series("a", dict.fromkeys(range(1, 41), (10.0, 10.5)))]
-    shown = Difference(many, many, TITLES)
-    async with shown.on((80, 24)):
-        top = shown.text
-        assert "↓ " in shown.rows[-2]
-        assert "more rows" in shown.rows[-2]
-        await shown.press("j")
-        assert "↑ 1 above" in shown.rows[-2]
-        assert shown.rows[2] == top.splitlines()[3]
-        await shown.press("end")
-        assert "c40" in shown.text
-        assert "more rows" not in shown.rows[-2]
-        bottom = shown.text
-        await shown.press("pagedown", "down")
-        assert shown.text == bottom
-        await shown.press("home")
-        assert shown.text == top
-        shown.canvas.post_message(shown.canvas.Wheeled(1))
-        await shown.pilot.pause()
-        assert shown.rows[1] == top.splitlines()[4]
-
-
 async def test_nothing_in_common_and_the_same_title_twice_are_said() -> None:
     """Nothing is made up where there is nothing to compare; namesakes are called before and after."""
     shown = Difference([made_series("a", {1: (1.0, 1.1)})], [made_series("b", {2: (1.0, 1.1)})], TITLES)

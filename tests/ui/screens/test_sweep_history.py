@@ -158,20 +158,6 @@ async def test_the_words_below_are_buttons_and_escape_leaves_one_thing_a_press(s
         assert not shown.home
 
 
-async def test_a_mistake_in_the_program_is_a_line(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unexpected error is logged and shown; the screen stays."""
-
-    def broken(_: History, __: str) -> None:
-        raise ZeroDivisionError
-
-    async with shown.on():
-        monkeypatch.setattr(History, "source", broken)
-        await shown.pilot.press("enter")
-        for _ in range(3):
-            await shown.pilot.pause()
-        assert "unexpected error: see the log" in shown.text
-
-
 async def test_a_search_is_answered_as_it_is_typed(shown: Shown) -> None:
     """Rows without the words go; letters are no keys; Enter keeps the search, Esc drops it."""
     async with shown.on(SIZES[0]):

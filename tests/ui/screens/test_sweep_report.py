@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.sweep.history import IMPORTS
-from tests.ui.history_stage import RESULTS, Shown
 from tests.ui.sweep_stage import SweepStage
 
 
@@ -22,11 +20,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def stem(folder: Path) -> str:
     return next(folder.iterdir()).stem
-
-
-def clear(folder: Path) -> None:
-    for path in folder.glob("*.*"):
-        path.unlink()
 
 
 def reports(folder: Path) -> dict[str, str]:
@@ -61,21 +54,3 @@ async def test_a_sweep_on_the_screen_is_saved_as_html_and_markdown(
         monkeypatch.chdir(gone)
         gone.rmdir()
         assert (await saved()).startswith("not saved: ")
-
-
-async def test_a_result_of_the_history_is_saved(tmp_path: Path, here: Path) -> None:
-    """A result of ours and one of another tool can be saved."""
-    imports = tmp_path / "store" / IMPORTS
-    imports.mkdir(parents=True)
-    shown = Shown(tmp_path / "store", 1)
-    async with shown.on():
-        await shown.press("f2")
-        assert reports(here) == {".html": "<!DOCTYPE html>", ".md": "## sparktop sweep"}
-        assert shown.notes[0].startswith("saved sparktop-sweep-")
-    clear(here)
-    clear(shown.folder)
-    other = RESULTS / "llama-benchy-0.4.0-c16.json"
-    (imports / other.name).write_bytes(other.read_bytes())
-    async with shown.on():
-        await shown.press("f2")
-        assert reports(here) == {".html": "<!DOCTYPE html>", ".md": "## sparktop compare"}
