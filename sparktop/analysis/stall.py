@@ -223,6 +223,8 @@ _LEAST_CLOCK_MHZ = 1400.0
 """A GPU that is used below this clock is slow, not stuck: its steps take several times as long."""
 _SPINNING_PERCENT, _BLOCKED_PERCENT = 90.0, 5.0
 """Use of a GPU that waits in a kernel, and of one that has nothing to do."""
+_PART_PERCENT, _FEWEST_IN_PART = (10.0, 90.0), 3
+"""Use of a GPU that works part of the time, and the fewest samples that show it."""
 _RDMA_QUIET_MB_PER_S, _RDMA_BUSY_MB_PER_S = 1.0, 10.0
 """Traffic below which a link is silent, and above which it works."""
 
@@ -282,7 +284,8 @@ class Standstill(Struct, frozen=True):
     excuse: str | None = None
     """Why it stands still without being stuck, such as "a kernel is compiled"; None if not known."""
     ranks_apart: str | None = None
-    """What NCCL says about ranks that lag or are missing; None if it was not asked or gave no verdict."""
+    """Which ranks lag or are missing, as NCCL says, or which of the engine's processes ended; None if neither
+    is known."""
     unexplained_s: float | None = None
     """Seconds since work or a reason to rest was last seen; None if neither was seen in the standstill. A
     step may take some time after a kernel was compiled."""
@@ -317,6 +320,8 @@ def _judge_by_work(standstill: Standstill) -> Progress:
     if busy_link or standstill.core_busy or any(gpu.is_busy for gpu in standstill.gpus):
         return Progress.LONG_STEP if seconds < LONGEST_STEP_S else Progress.SUSPECT
     quiet = are_all_quiet(standstill)
+    if standstill.unexplained_s is not None and works_in_part(standstill):
+        return Progress.LONG_STEP if seconds < LONGEST_STEP_S else Progress.SUSPECT
     if not quiet and not standstill.counts_steps:
         return Progress.STILL if seconds >= BLIND_S[0] else Progress.MOVING
     unexplained_s = seconds if standstill.unexplained_s is None else min(seconds, standstill.unexplained_s)
@@ -339,6 +344,13 @@ def are_all_quiet(standstill: Standstill) -> bool:
         return False
     rdma = standstill.rdma_mb_per_s
     return not standstill.several_machines or (rdma is not None and rdma < _RDMA_QUIET_MB_PER_S)
+
+
+def works_in_part(standstill: Standstill) -> bool:
+    """Return whether its GPUs have several samples between rest and full use: they work in bursts."""
+    low, high = _PART_PERCENT
+    used = [gpu.utilization_percent for gpu in standstill.gpus]
+    return sum(low < percent < high for percent in used if percent is not None) >= _FEWEST_IN_PART
 
 
 def power_limits(busy_w: Sequence[float], idle_w: Sequence[float]) -> tuple[float | None, float | None]:
@@ -488,10 +500,10 @@ def reason_of_standstill(standstill: Standstill, now: Sequence[GpuWork], core_pe
     """
     if standstill.excuse is not None:
         return standstill.excuse
-    if not standstill.has_answered:
-        return "no answer since its start: it may still warm up"
-    if standstill.ranks_apart is not None:
-        return standstill.ranks_apart
+    known = "" if standstill.has_answered else "no answer since its start: it may still warm up"
+    known = known or standstill.ranks_apart or ""
+    if known or works_in_part(standstill):
+        return known or "its GPU works in bursts, as while CUDA graphs are captured"
     verb = "work" if any(gpu.is_busy for gpu in now) else ""
     if are_all_quiet(standstill):
         verb = "wait"

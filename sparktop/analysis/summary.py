@@ -152,14 +152,16 @@ def _why_down(snapshot: Snapshot, name: str) -> str:
 def _standstill_verdict(snapshot: Snapshot) -> Summary | None:
     """Return the verdict where an engine holds requests without progress; None if none does."""
     standing = [
-        (backend.progress.seconds, backend.name, backend.progress.fact)
+        (backend.progress.seconds, backend.name, backend.progress)
         for backend in snapshot.backends
         if backend.progress is not None
     ]
     if not standing:
         return None
-    _, name, fact = max(standing)
-    return Summary(Severity.INFO, f"{name}: {fact}", f"{name}: {fact}", key="z", subject=name)
+    _, name, progress = max(standing, key=lambda entry: entry[:2])
+    has_figures = any(map(str.isdigit, progress.why))  # these change with each sample
+    said = progress.fact if has_figures else progress.sentence
+    return Summary(Severity.INFO, f"{name}: {said}", f"{name}: {progress.fact}", key="z", subject=name)
 
 
 def _verdict_without_alert(snapshot: Snapshot) -> Summary:

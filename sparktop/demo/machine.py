@@ -603,6 +603,8 @@ class MachineReader:
         self._at = clock()
         self._totals_before = self._totals_until(self._at)
         self._condition: LoadEffects | None = None
+        self._read_at = self._at
+        """When the engine's processes were read last."""
 
     @property
     def identity(self) -> NodeIdentity | None:
@@ -655,6 +657,10 @@ class MachineReader:
             self._condition = self._condition_since_last(now)
             self._at, self._totals_before = now, self._totals_until(now)
         sample = sample_of(now, self._condition, self._machine)
+        if sample.workloads is not None and sample.workloads.processes:
+            if now // _READ_EVERY_S != self._read_at // _READ_EVERY_S:
+                self._read_at = now  # whatever the pace of samples, one of them is the reading itself
+            sample = replace(sample, workloads=replace(sample.workloads, age_s=now - self._read_at))
         if self.port is not None and sample.workloads is not None:  # the port is one of this program's
             sockets = read_sockets("/proc", os.getpid(), self.port, contained=False)
             processes = tuple(

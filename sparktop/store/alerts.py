@@ -192,21 +192,30 @@ def keep_end_event(track: BackendTrack, event: Event) -> bool:
     return True
 
 
+def ended_words(track: BackendTrack, at: float) -> str | None:
+    """Return which process of a backend's engine ended, in words; None before its server may end as well."""
+    event = track.ended
+    if event is None or event.at_s is None or at - event.at_s < ENDS_WITHIN_S:
+        return None
+    return f"{event.values.get('ended')} ended"
+
+
 def judge_dead_rank(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, when: Instant) -> None:
     """Raise or clear the alert "dead-rank": a process of the engine ended, and its server still answers.
 
     It clears once tokens are made again, which an engine without one of its processes cannot.
     """
     event, alert_id = track.ended, f"{key.label}:{DEAD_RANK}"
+    words = ended_words(track, when.at)
     if event is None or event.at_s is None:
         alerts.clear(alert_id, when)
-    elif when.at - event.at_s < ENDS_WITHIN_S:
+    elif words is None:
         return
     elif track.view.generation_tps_1s:
         track.ended = None
         alerts.clear(alert_id, when, "makes tokens again")
     else:
-        message = f"{event.values.get('ended')} ended, and the server still answers"
+        message = f"{words}, and the server still answers"
         values: Values = {**event.values, "limit_s": ENDS_WITHIN_S}
         alerts.hold(alert_id, Severity.CRITICAL, key.name, message, values, when)
 

@@ -199,9 +199,14 @@ class BackendTrack:
             self.view = self._with_state(self.view, self._figures)
 
     def _own_gpu_percent(self) -> float | None:
-        """Return the use of its GPUs at work; None unless requests ran at most of the newest polls."""
+        """Return the use of its GPUs at work; None unless many requests run, or some at most newest polls."""
         ran = sum(bool(running) for _, running, _ in self._held)
-        return self._gpu_percent if 2 * ran > len(self._held) else None
+        return self._gpu_percent if self.runs_many or 2 * ran > len(self._held) else None
+
+    @property
+    def runs_many(self) -> bool:
+        """Whether so many requests run that a server of unknown slots is busy."""
+        return bool(self._held) and (self._held[-1][1] or 0.0) >= self._thresholds.busy_running
 
     def growth(self, name: str, window_s: float) -> tuple[float, float] | None:
         """Return (increase of a counter, elapsed seconds) over `window_s` seconds; None if it is unknown."""

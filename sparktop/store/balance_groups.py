@@ -254,12 +254,12 @@ def _by_role(name: str, tracks: Sequence[BackendTrack]) -> Iterator[tuple[str, S
             yield name if role is None else f"{name} {role.value}", part
 
 
-_HALTED = {BackendState.ASLEEP, BackendState.STUCK, BackendState.SUSPECT, BackendState.STILL}
-
-
 def _member(track: BackendTrack) -> Member:
-    view = track.view
-    halted = view.state.value if view.state in _HALTED and (view.running or view.waiting) else ""
+    view, halted = track.view, ""
+    if view.state is BackendState.ASLEEP and (view.running or view.waiting):
+        halted = view.state.value
+    elif view.progress is not None and view.state is not BackendState.UNREACHABLE:
+        halted = view.progress.word.value
     return Member(view.name, track.load, view.slots, track.target.scrape, halted)
 
 

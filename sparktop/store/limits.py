@@ -16,6 +16,7 @@ from sparktop.analysis.speed_state import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import limit_to_show
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
 from sparktop.model.event import Finding, Progress
+from sparktop.model.series import known_mean, sum_if_all_known
 from sparktop.model.snapshot import BackendView, Limit, LimitKind
 from sparktop.store.backend import BackendTrack
 from sparktop.store.node import NodeTrack
@@ -134,7 +135,20 @@ class ServerLimits:
             judged.keep(limit)
             judged.gpu_percent, judged.next_gpu = gpu_percent or judged.next_gpu, gpu_percent
         for name, track in backends.items():
-            track.show_limit(self._states[name].limit, self._states[name].gpu_percent)
+            judged = self._states[name]
+            gpu_percent = judged.gpu_percent or (_gpu_now(track, nodes) if track.runs_many else None)
+            track.show_limit(judged.limit, gpu_percent)
+
+
+def _gpu_now(track: BackendTrack, nodes: Mapping[str, NodeTrack]) -> float | None:
+    """Return the use of a server's GPUs in percent at their newest sample; None if unknown or not at work."""
+    from sparktop.analysis.limited_by import BUSY_GPU_PERCENT  # late: as above
+
+    views = [nodes[name].view for name in track.view.nodes if name in nodes]
+    known = [view.sample for view in views if view.sample is not None and view.failure is None]
+    means = [known_mean(gpu.utilization_percent for gpu in sample.gpus) for sample in known]
+    used = sum_if_all_known(means) if means and len(means) == len(track.view.nodes) else None
+    return used / len(means) if used is not None and used >= BUSY_GPU_PERCENT * len(means) else None
 
 
 def _said_of(split: Balance | None) -> tuple[BalanceWord, str] | None:

@@ -37,6 +37,7 @@ from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
 from sparktop.model.series import drop_older, known_max
 from sparktop.model.snapshot import NODE_INTERVALS
+from sparktop.store.alerts import ended_words
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.node import NodeTrack
@@ -148,7 +149,7 @@ class Standstills:
     ) -> None:
         """Judge the standstill of a backend, and show it."""
         standing, clock, key = self._standing[name], track.standstill, SourceKey.backend(name)
-        standstill, now, core_percent = machines.standstill(standing)
+        standstill, now, core_percent = machines.standstill(standing, when.at)
         if standstill.excuse is not None or standstill.core_busy or any(gpu.is_busy for gpu in now):
             standing.explained_at = when.at
         elif standing.explained_at is not None:
@@ -285,8 +286,10 @@ class _Machines:
                 result.append(GpuWork(gpu.power_w, used, clock, quiet, busy))
         return tuple(result)
 
-    def standstill(self, standing: _Standing) -> tuple[Standstill, tuple[GpuWork, ...], float | None]:
-        """Return (the standstill, the GPUs now, CPU use of a process of the engine that fills a core)."""
+    def standstill(
+        self, standing: _Standing, at: float
+    ) -> tuple[Standstill, tuple[GpuWork, ...], float | None]:
+        """Return (the standstill at `at` in s, the GPUs now, CPU use of its process that fills a core)."""
         track, clock = self._track, self._track.standstill
         works = tuple(work for _, several, _ in standing.works for work in several)
         _, now, _ = standing.works[-1] if standing.works else (0.0, (), None)
@@ -307,7 +310,7 @@ class _Machines:
             processes_known=is_cpu_known,
             core_busy=core is not None,
             excuse=excuse,
-            ranks_apart=track.ranks_apart,
+            ranks_apart=ended_words(track, at) or track.ranks_apart,
             counts_steps=lane is None or not lane.per_finished_request or lane.engine_work is not None,
             may_be_stale=clock.may_be_stale,
             fact_s=clock.fact_s,

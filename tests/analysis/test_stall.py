@@ -13,6 +13,7 @@ from sparktop.analysis.stall import (
     StandstillClock,
     judge_standstill,
     power_limits,
+    reason_of_standstill,
 )
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.event import Progress
@@ -125,6 +126,20 @@ def test_gpus_at_rest_are_evidence_only_if_the_processes_are_known() -> None:
     busy = replace(resting, processes_known=True, core_busy=True)
     assert judge_standstill(busy) is Progress.LONG_STEP
     assert judge_standstill(replace(busy, seconds=LONGEST_STEP_S)) is Progress.SUSPECT
+
+
+def test_bursts_of_work_stay_one_word() -> None:
+    """Once work was seen in a standstill, samples between bursts do not change the word or the reason."""
+    part = replace(SPINNING, utilization_percent=37.0)
+    between = Standstill(100.0, has_answered=True, gpus=(part,) * 3, unexplained_s=50.0)
+    assert judge_standstill(between) is Progress.LONG_STEP
+    assert judge_standstill(replace(between, unexplained_s=None)) is Progress.STILL
+    assert judge_standstill(replace(between, gpus=(SPINNING,) * 3)) is Progress.STILL
+    words = "its GPU works in bursts, as while CUDA graphs are captured"
+    assert reason_of_standstill(between, (part,), None) == words
+    assert reason_of_standstill(between, (replace(part, power_w=38.0),), None) == words
+    two = replace(between, gpus=(SPINNING, BLOCKED) * 3)
+    assert "bursts" not in reason_of_standstill(two, (SPINNING, BLOCKED), None), "two machines that differ"
 
 
 def test_limits_of_power_are_learned() -> None:

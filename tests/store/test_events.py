@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparktop.analysis.summary import verdict
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
-from sparktop.model.event import Event, Phase, Severity
+from sparktop.model.event import Event, Phase, Progress, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.node import (
@@ -264,6 +264,10 @@ def test_a_dead_rank_is_in_the_top_line_while_its_server_answers(two_machines: W
     top = verdict(two_machines.snapshot())
     assert top.severity is Severity.CRITICAL
     assert top.words == "b: worker TP1 (pid 41) ended, and the server still answers"
+    play(two_machines, 8, BUSY)
+    progress = two_machines.snapshot().backends[0].progress
+    assert progress is not None
+    assert (progress.word, progress.why) == (Progress.STUCK, "worker TP1 (pid 41) ended")
     for tokens in (200.0, 300.0, 400.0):
         play(two_machines, 1, LaneSample("0", running=9.0, waiting=0.0, generation_tokens=tokens))
     assert "dead-rank" not in {alert.id.rpartition(":")[2] for alert in two_machines.snapshot().alerts}

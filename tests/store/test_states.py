@@ -246,6 +246,18 @@ def swept(world: World, at: int, **lane: Any) -> Snapshot:  # noqa: ANN401 - fie
     return world.snapshot()
 
 
+def test_a_server_whose_gpu_works_for_many_requests_is_not_bored() -> None:
+    """Of two servers that take turns, the one that has just got its requests works as the other one did."""
+    rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"])
+    bored = 0
+    for _ in range(90):
+        shown = rehearsal.play(1).snapshot()
+        for view, node in zip(shown.backends, shown.nodes, strict=True):
+            works = (view.running or 0) >= 8 and (node.history.gpu_percent.last or 0) >= 80
+            bored += works and view.state is BackendState.BORED
+    assert bored <= 1, "one poll may pass before it is seen"
+
+
 def test_what_a_sweep_fills_is_no_alert(world: World) -> None:
     """A full KV cache and waiting requests are named as the sweep's, without alert; later they are real."""
     full = {"running": 9.0, "waiting": 5.0, "kv_cache_percent": 99.0, "preemptions": 3.0}

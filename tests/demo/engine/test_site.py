@@ -24,6 +24,20 @@ def reader() -> MachineReader:
     return MachineReader(STEADY.thermal_of(0, start_s=now), STEADY.machine_of(0, start_s=now), name="spark-a")
 
 
+def test_whatever_the_pace_of_samples_one_has_the_processes_as_they_are() -> None:
+    """A process that ends is seen by readings that are fresh; one is due every ten seconds."""
+    now = 1000.3
+    heat, machine = STEADY.thermal_of(0, start_s=now), STEADY.machine_of(0, start_s=now)
+    reader = MachineReader(heat, machine, name="spark-a", clock=lambda: now)
+    reader.begin_start(600.0)
+    fresh = 0
+    for _ in range(60):
+        now += 0.73
+        loads = reader.sample().workloads
+        fresh += loads is not None and loads.age_s == 0.0
+    assert fresh == 4
+
+
 @pytest.fixture
 async def site(reader: MachineReader) -> AsyncIterator[EngineSite]:
     """Yield an open site."""

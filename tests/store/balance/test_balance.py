@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
+from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.engine import LaneSample
@@ -26,6 +27,7 @@ from sparktop.report import markdown_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.store import SourceKey
+from stage.rehearsal import Rehearsal
 from tests.store.conftest import START
 from tests.store.fed_traces import NAMES, Look, Pair, lane, lives, looks
 
@@ -143,6 +145,13 @@ def test_requests_that_a_sleeping_server_holds_are_no_balance() -> None:
     assert (seen.balance[0].word, seen.balance[0].word_now) == (Is.UNKNOWN, Is.UNKNOWN)
     reason = "spark-a (asleep) does not serve its requests"
     assert (seen.balance[0].reasons[0], seen.balance[0].lost_unknown) == (reason, reason)
+
+
+def test_a_long_step_is_no_loss_by_the_router() -> None:
+    """While one of two servers computes a step without a token, their loads say nothing of the router."""
+    found = Rehearsal(scenario=SCENARIOS["cpu-step"]).play(110).snapshot().balance[0]
+    assert (found.word, found.lost_percent) == (Is.UNKNOWN, None)
+    assert found.lost_unknown == "spark-a (long step) does not serve its requests"
 
 
 def test_lanes_that_swing_within_an_even_group_are_named() -> None:
