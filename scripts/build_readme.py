@@ -50,9 +50,11 @@ def commands_block() -> str:
 
 def _help(words: list[str]) -> str:
     os.environ["COLUMNS"] = str(_HELP_COLUMNS)
-    with redirect_stdout(io.StringIO()) as out:
+    written = io.BytesIO()
+    with redirect_stdout(io.TextIOWrapper(written, "utf-8", write_through=True)):
         sparktop([*words, "--help"])
-    return f"```text\n{out.getvalue().rstrip()}\n```"
+        text = written.getvalue().decode()
+    return f"```text\n{text.rstrip()}\n```"
 
 
 def schemas_block() -> str:

@@ -133,7 +133,8 @@ def backend_state(load: LoadFigures, thresholds: StateThresholds) -> JudgedState
     if not load.seen:
         return JudgedState(BackendState.CONNECTING, "no answer yet")
     if load.asleep:
-        return JudgedState(BackendState.ASLEEP, "it was put to sleep: POST /wake_up wakes it")
+        rule = load.note or "it was put to sleep: POST /wake_up wakes it"
+        return JudgedState(BackendState.ASLEEP, rule)
     judged = _state_by_load(load, thresholds)
     states = load.states_percent
     if states is not None and states >= thresholds.kv_full_percent and judged.state in _LOADED:

@@ -56,7 +56,7 @@ PROPS, MODELS, SLOTS = "/props", "/models", "/slots"
 FACTS = (PROPS, "/v1/models")
 """Routes that report the server's identity (version, model, limits)."""
 NO_METRICS = "only its slots are known: it has metrics only with --metrics"
-ASLEEP = "asleep: the next request loads its model again"
+ASLEEP = "no request came for a while: the next one loads its model again"
 NO_MODEL = "no model is loaded: the next request loads one"
 LOADED = "loaded"
 """The status of a model that can be asked for its metrics without waking it."""

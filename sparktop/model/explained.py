@@ -62,7 +62,8 @@ STATES: Mapping[BackendState, Explained] = {
     ),
     BackendState.CONNECTING: Explained("it was not asked yet, or has not answered yet"),
     BackendState.ASLEEP: Explained(
-        "sleep mode: its weights are offloaded or discarded", "wake it: POST /wake_up"
+        "sleep mode: its weights are offloaded or discarded",
+        "vLLM: POST /wake_up; llama.cpp wakes at the next request",
     ),
     BackendState.STUCK: Explained(
         "it holds requests, but has made no progress for 2 minutes while its GPUs are idle (15 minutes where "
