@@ -96,8 +96,10 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
     # Late: --help needs none of them.
     from sparktop.recording.recorder import is_recording
 
-    sources = [result_path(source) for source in arguments.sources or [LAST]]
-    first, *other_sources = sources
+    named = [result_path(source) for source in arguments.sources or [LAST]]
+    first, *other_sources = sources = list(dict.fromkeys(named))
+    if len(sources) < len(named):
+        tell("a file that is named twice counts once")
     if is_recording(Path(first)):
         return _recording_report([Path(source) for source in sources], form, arguments)
     if any(time is not None for time in (arguments.start, arguments.end, arguments.at)):

@@ -68,14 +68,14 @@ _GIB, _MIB = 2**30, 2**20
 
 
 def workloads_at(
-    at: float, rank: int | None, cpu_percent: float, *, age_s: float | None, compilers: int
+    at: float, machine: SimulatedMachine, cpu_percent: float, *, age_s: float | None, compilers: int
 ) -> Workloads:
     """Return the processes of a vLLM server at the time `at` in seconds, as an agent reads them.
 
-    `rank` is the machine's rank in an engine that spans several machines, None for an engine on this one
-    alone; only rank 0 has the server itself. `age_s` is the age of the processes,
-    `compilers` the number of compiler processes.
+    Only rank 0 has the server itself. `age_s` is the age of the processes, `compilers` the number of compiler
+    processes.
     """
+    rank = machine.rank
     age_s = _AGE_S + at if age_s is None else age_s
     container = "5d1c0ffee5aa"
     container_role = "solo" if rank is None else ("worker" if rank else "head")
@@ -95,7 +95,8 @@ def workloads_at(
         read_bytes=58_700 * _MIB,
         oom_kills=0,
     )
-    options = ("--gpu-memory-utilization 0.7", *(() if rank is None else ("--tensor-parallel-size 2",)))
+    options = ("--gpu-memory-utilization 0.7", *machine.limits)
+    options += () if rank is None else ("--tensor-parallel-size 2",)
     server = Workload(
         SERVER_PID,
         "vllm",
@@ -199,6 +200,8 @@ class SimulatedMachine(Struct, frozen=True):
     leak_from_s: float = 0.0
     """Time (seconds of the samples' clock) from which the program behind `leak_bytes_per_s` allocates
     memory."""
+    limits: tuple[str, ...] = ()
+    """Options of its server's command line for the context and the slots."""
 
     @property
     def engine(self) -> str:
@@ -473,7 +476,7 @@ def _workloads(at: float, condition: LoadEffects, machine: SimulatedMachine) -> 
         return Workloads((), compilers, 0.0, sees_all=True)
     fixed_percent = condition.symptoms.engine_cpu_percent
     percent = 12 + 88 * condition.busy if fixed_percent is None else fixed_percent
-    workloads = workloads_at(at, machine.rank, round(percent, 1), age_s=condition.age_s, compilers=compilers)
+    workloads = workloads_at(at, machine, round(percent, 1), age_s=condition.age_s, compilers=compilers)
     if not machine.orphan_bytes:
         return workloads
     left = Workload(_ORPHAN_PID, "vllm", "engine core", age_s=2 * _AGE_S + at, cpu_percent=0.0, adopted=True)

@@ -103,7 +103,8 @@ def _levels_words(plan: Plan, most: int | None) -> str:
     levels = first if first == last else f"{first} to {last}"
     if most is not None:
         levels = f"from {first} up to {most}"
-    return f", {levels} {plan.axis[0].kind.amount}"
+    amount = plan.axis[0].kind.amount
+    return f", {levels} {amount.replace('ts', 't') if levels == '1' else amount}"
 
 
 def _question(plan: Plan, snapshot: Snapshot | None) -> str:

@@ -120,6 +120,10 @@ def test_several_sweeps_are_one_comparison(folder: Path, capsys: pytest.CaptureF
     assert decode.against in {"router@later", "spark"}
     assert main(["report", str(before), str(after), "--anonymous"]) == 0
     assert "before" not in capsys.readouterr().out
+    assert main(["report", str(before), str(before), "--format", "json"]) == 0
+    printed = capsys.readouterr()
+    assert [one.name for one in SweepResult.model_validate_json(printed.out).targets] == ["router"]
+    assert "a file that is named twice counts once" in printed.err
 
 
 def test_a_format_that_the_suffix_contradicts_is_refused(

@@ -105,7 +105,7 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     changes, left_out = _published_cells(result, beside, metrics)
     letters = warning_letters(result)
     doubted = _doubted_levels(result, letters)
-    grids = list(_matrix_tables(comparison, series, metrics, changes, doubted))
+    grids = list(_matrix_tables(result, series, metrics, changes, doubted))
     if not grids and metrics:
         grids = [_level_table(result, metrics, changes, doubted)]
     view = result_view(result)
@@ -421,13 +421,14 @@ def _is_row(load: Level, other: Level) -> bool:
 
 
 def _matrix_tables(
-    comparison: ComparisonResult | None,
+    result: SweepResult,
     series: Sequence[Series],
     metrics: Sequence[Metric],
     changes: _Changes,
     doubted: _Doubted,
 ) -> Iterator[Grid]:
     """Yield a table of levels by targets for each metric that targets have in common, with the winner."""
+    comparison = result.comparison
     if comparison is None:
         return
     for metric in metrics:
@@ -439,7 +440,7 @@ def _matrix_tables(
         title = in_sentence(metric.title)
         title += ", waiting included" if metric.name == "prefill_tps" else ""
         heads = (f"{axis} ({title}, {metric.unit})", *names, "Winner")
-        rows = tuple(_with_deviations(grid, loads, series, metric, doubted))
+        rows = tuple(_with_deviations(grid, loads, result, metric, doubted))
         if all(row[-1] in {UNPROVEN, UNKNOWN} for row in rows):
             heads, rows = heads[:-1], tuple(row[:-1] for row in rows)
         grid = replace(grid, heads=heads, rows=rows)
@@ -447,26 +448,22 @@ def _matrix_tables(
 
 
 def _with_deviations(
-    grid: Grid, loads: Sequence[Level], series: Sequence[Series], metric: Metric, doubted: _Doubted
+    grid: Grid, loads: Sequence[Level], result: SweepResult, metric: Metric, doubted: _Doubted
 ) -> Iterator[tuple[Cell, ...]]:
-    """Yield the rows of a matrix, of `loads`, with the standard deviation of the runs behind each value.
+    """Yield the rows of a matrix, of `loads`, with what is known of the spread behind each value.
 
     A value of a level with a warning, which `doubted` has, has its letter.
     """
     names = [head.name for head in grid.heads if isinstance(head, Untrusted)]
     for load, (load_cell, *cells, winner) in zip(loads, grid.rows, strict=True):
-        stds = {
-            a_series.name: figure.std
-            for a_series in series
-            for level in a_series.levels
-            if _is_row(level.load, load) and (figure := level.figures.get(metric.name))
-        }
-        marks = {name: signs for (name, at), signs in doubted.items() if _is_row(load, at)}
         texts = []
         for name, cell in zip(names, cells, strict=True):
-            std, mark = stds.get(name), marks.get(name, "")
-            known_std = None if cell in {UNKNOWN, REFUSED_SIGN} else std
-            texts.append(f"{cell}{_deviation_text(known_std, metric)}{mark}")
+            target = result.target(name)
+            levels = () if target is None or cell in {UNKNOWN, REFUSED_SIGN} else target.levels
+            level = next((level for level in levels if _is_row(level_of(level), load)), None)
+            spread = "" if level is None else _spread_text(level, metric)
+            marks = (signs for (of, at), signs in doubted.items() if of == name and _is_row(load, at))
+            texts.append(f"{cell}{spread}{next(marks, '')}")
         yield (load_cell, *texts, winner)
 
 
@@ -530,12 +527,12 @@ def _level_row(target: TargetResult, level: LevelResult, main: Metric, doubted: 
     if level.error is not None:
         return where, Untrusted(target.name), "left out", *[UNKNOWN] * 5
     where += doubted.get((target.name, level_of(level)), "")
-    rate, stream_tps, ttft_ms = level.rate(main.name), level.stream_tps, level.ttft_due_ms or level.ttft_ms
+    stream_tps, ttft_ms = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
     return (
         where,
         Untrusted(target.name),
-        f"{_rate_text(level, main.name)}{_deviation_text(None if rate is None else rate.std, main)}",
+        f"{_rate_text(level, main.name)}{_spread_text(level, main)}",
         METRICS["decode_tps"].text(None if stream_tps is None else stream_tps.p50),
         *(_rate_text(level, name) for name in ("prefill_tps", "peak_tps")),
         ttft.text(None if ttft_ms is None else ttft_ms.mean),
@@ -548,8 +545,12 @@ def _after(cell: Cell) -> str:
     return cell.after if isinstance(cell, Untrusted) else cell
 
 
-def _deviation_text(std: float | None, metric: Metric) -> str:
-    return "" if std is None else f" (std {metric.text(std)})"
+def _spread_text(level: LevelResult, metric: Metric) -> str:
+    """Return the deviation of the runs, and of a latency the 95 % quantile: " (std 4, p95 812)"."""
+    value, latency = level.figure(metric.name), level.latency(metric.name)
+    known = {"std": None if value is None else value.std, "p95": None if latency is None else latency.p95}
+    parts = [f"{word} {metric.text(number)}" for word, number in known.items() if number is not None]
+    return f" ({', '.join(parts)})" if parts else ""
 
 
 def _rate_text(level: LevelResult, name: str) -> str:
@@ -576,7 +577,8 @@ def _how_to_read(
     parts += [f"std = {TERMS['std']}"] if any(" (std " in cell for cell in cells) else []
     parts += ["per request = median of each stream's rate"] if "Per request tok/s" in heads else []
     parts += ["peak = most tokens in a second"] if "Peak tok/s" in heads else []
-    parts += [f"p95 only of {P95_FROM} requests or more"] if "TTFT p95 ms" in heads else []
+    has_p95 = "TTFT p95 ms" in heads or any("p95 " in cell for cell in cells)
+    parts += [f"p95 only of {P95_FROM} requests or more"] if has_p95 else []
     if comparison is not None and "Winner" in heads and any(True for _ in winner_rules(comparison)):
         floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
         parts.append(

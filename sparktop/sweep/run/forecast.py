@@ -65,14 +65,18 @@ class Estimate:
         self._plan = plan
         self._assumed = assumed
         self._durations: dict[Level, list[float]] = {}
-        """Seconds of the runs that have ended, by level."""
+        """Seconds of the runs that have ended, and of those of earlier sweeps, by level."""
+        self._made = set[Level]()
+        """Levels of which this sweep has ended a run."""
         self._pauses: list[float] = []
         self.most = most or {}
         """The limits of the targets; empty if the sweep adds no levels."""
 
-    def learn_run(self, level: Level, seconds: float) -> None:
-        """Record that one load run (measured or warm-up) of a level took `seconds`."""
+    def learn_run(self, level: Level, seconds: float, *, earlier: bool = False) -> None:
+        """Record that one load run (measured or warm-up) took `seconds`, in this sweep or an earlier one."""
         self._durations.setdefault(level, []).append(seconds)
+        if not earlier:
+            self._made.add(level)
 
     def learn_pause(self, seconds: float) -> None:
         """Record how many seconds the servers took to become idle after a series of runs of one level."""
@@ -144,7 +148,7 @@ class Estimate:
         for (name, length), levels in groups.items():
             measured = {
                 level.point.most_in_flight
-                for level in self._durations
+                for level in self._made
                 if (level.target, level.pp) == (name, length)
             }
             coming = {level.point.most_in_flight for level in levels}
@@ -385,7 +389,7 @@ def _time_range(plan: Plan, earlier: Mapping[str, EarlierSweep | None], limits: 
         estimate = Estimate(plan, most=limits)
         for sweep in sweeps:
             for level, seconds in sweep.run_s.items():
-                estimate.learn_run(level, seconds)
+                estimate.learn_run(level, seconds, earlier=True)
         expected = estimate.range_s(batches, -1)
     return None if expected is None else TimeRange(_BEGIN_S + expected.least_s, _BEGIN_S + expected.most_s)
 

@@ -946,7 +946,7 @@ def _choice(
     """Return the best target at levels, or the best in each metric; none if `slots` say why it is unfair."""
     points = [level.point for level in levels]
     leads: dict[str, dict[str, str]] = {}
-    unproven, named = [], list[str]()
+    unproven = []
     for metric in metrics:
         here, title = [level for level in metric.levels if level.point in points], in_sentence(metric.title)
         won = [level for level in here if level.winner or level.unequal_slots]
@@ -958,7 +958,6 @@ def _choice(
             unproven += [f"{title} {_where_words(open_levels, here)}"] if open_levels else []
         elif here:
             unproven.append(f"{title}: {unproven_words(here, metric.noise_floor_percent, name)}")
-            named += [level.ahead for level in here if metric is metrics[0] and level.ahead is not None]
     if slots:
         shown = "; ".join(f"{name(winner)} {', '.join(of.values())}" for winner, of in leads.items())
         why = f"{slots}, so requests wait there: measure with equal slots"
@@ -972,9 +971,7 @@ def _choice(
         ", ".join(f"{name(of)}{end}" for of, end in ends.items()) or NO_WINNER,
         "; ".join(words for of in leads.values() for words in of.values()),
         "; ".join([*unproven, *filter(None, [warning.strip(" ()")])]),
-        _speed_words(
-            result, dict.fromkeys((*leads, *named)), levels, name if named or len(leads) > 1 else None
-        ),
+        _speed_words(result, leads, levels, name if len(leads) > 1 else None),
     )
 
 
@@ -983,20 +980,23 @@ def _speed_words(
 ) -> str:
     """Return the median rate of a request of `picks` at the first and the last of `levels`; "" if unknown.
 
-    Without `name` the only one of `picks` is not named.
+    Without `picks` it is from the slowest target to the fastest, without `name` the only one is not named.
     """
     ends = dict.fromkeys((levels[0].point, levels[-1].point))
     parts = []
-    for target in filter(None, map(result.target, picks)):
-        each = {level.point: level.stream_tps for level in target.levels}
-        known = {point: rate.p50 for point in ends if (rate := each.get(point)) is not None}
-        texts = [
-            f"{METRICS['decode_tps'].text(rate)} tok/s at {point.short}"
-            for point, rate in known.items()
-            if rate
-        ]
+    for names in [[pick] for pick in picks] or [[target.name for target in result.targets]]:
+        texts = []
+        for point in ends:
+            rates = sorted(
+                level.stream_tps.p50
+                for target in result.targets
+                for level in target.levels
+                if target.name in names and level.point == point and level.stream_tps and level.stream_tps.p50
+            )
+            around = " to ".join(dict.fromkeys(map(METRICS["decode_tps"].text, rates[:1] + rates[-1:])))
+            texts += [f"{around} tok/s at {point.short}"] if rates else []
         if texts:
-            parts.append(f"{f'{name(target.name)} ' if name else ''}{', '.join(texts)}")
+            parts.append(f"{f'{name(names[0])} ' if name else ''}{', '.join(texts)}")
     return "; ".join(parts)
 
 

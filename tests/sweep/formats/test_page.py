@@ -305,6 +305,10 @@ def test_a_post_is_read_back_as_the_figures_that_it_shows() -> None:
     result = made_sweep(("fast", levels), ("slow", levels))
     post = post_of(result, beside=published_series(load_reference(TOPOLOGIES)))
     assert "| Concurrency (prefill, waiting included, tok/s) |" in post
+    ttft = levels[-1].ttft_ms
+    assert ttft is not None
+    assert ttft.p95 is not None
+    assert re.search(rf"\(std \d+, p95 {ttft.p95:,.0f}\)", post)
     found = read(post, "post", "post.md")
     assert [one.name for one in found] == ["fast", "slow"]
     for own, pasted in zip(series_of(result), found, strict=True):
@@ -431,6 +435,9 @@ def test_each_use_has_its_target() -> None:
     assert few[:3] == both
     assert re.fullmatch(r"`a` [\d.]+ tok/s at c8; `b` [\d.]+ tok/s at c8", few[-1])
     assert many[:3] == ["Many users or agents (c64)", "**`b`**", "decode +100 %; TTFT −50 %"]
+    alike, _ = picks(post_of(made_sweep(("a", a[1:]), ("b", [a[1], *b[2:]]))))[:2]
+    assert alike[1] == "**no clear winner**"
+    assert re.fullmatch(r"[\d.]+( to [\d.]+)? tok/s at c4", alike[-1])  # of all, none is picked
     crossed = post_of(
         made_sweep(("a", [*a[1:3], level(16, 70.0, 999.0)]), ("b", [*b[1:3], level(16, 99.0, 700.0)]))
     )

@@ -66,6 +66,7 @@ def test_options_go_before_the_preset() -> None:
     ("spec", "words"),
     [
         (SweepSpec(order="abba", slo="ttft_p50_ms=1"), "--slo"),
+        (SweepSpec(prompt_lengths=(128, 256), slo="ttft_p50_ms=1"), "--slo looks for the limit under one"),
         (SweepSpec(order="abba", duration_s=10.0), "--runs"),
         (SweepSpec(duration_s=10.0, requests=5), "not by both"),
         (SweepSpec(rate="2", requests=5), "leave out --requests"),

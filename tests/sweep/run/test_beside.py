@@ -39,6 +39,7 @@ async def test_prefill_slows_decode() -> None:
     assert live.result is not None
     (target,) = live.result.targets
     command = "vllm serve openai/gpt-oss-120b --port 8000 --gpu-memory-utilization 0.7"
+    command += " --max-model-len 65536 --max-num-seqs 48"
     assert target.commands == {"spark-a": command}
     (level,) = target.levels
     found = level.beside

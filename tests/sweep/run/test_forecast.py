@@ -76,6 +76,13 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
         "c = 1, 2 requests at once, then up to 8 while tok/s rise: at least 9 requests and "
     )
     assert forecast(replace(PLAN, climb_to=2), [swept()]) == plain
+    wide = [
+        swept(*map(made_level, (1, 2, 4, 8)))
+    ]  # what an earlier sweep went on to, this one has yet to make
+    wide_time, its_levels = forecast(plan, wide).time, forecast(PLAN, wide).time
+    assert wide_time is not None
+    assert its_levels is not None
+    assert wide_time.most_s > its_levels.most_s
     full = swept()
     full = full.with_target(full.targets[0].model_copy(update={"slots": 4}))
     assert pieces(forecast(plan, [full]))[2].startswith("2 levels, up to c = 4 (all slots), in ")

@@ -196,10 +196,13 @@ async def test_it_asks_before_it_disturbs_requests_of_others(stage: SweepStage) 
 async def test_the_question_has_the_highest_level_of_the_countdown(stage: SweepStage) -> None:
     """Both are the forecast's, by the slots of the servers, not the highest level that a preset allows."""
     async with stage.on((120, 36)):
-        stage.app.desk.watch = replace(
-            stage.watch, sweeps=(SweepSpec("s", climb_to=256, concurrency=(1, 4)),)
-        )
+        one, several = SweepSpec("one", concurrency=(1,)), SweepSpec("s", climb_to=256, concurrency=(1, 4))
+        stage.app.desk.watch = replace(stage.watch, sweeps=(one, several))
         stage.app.desk.start_preset(0, None)
+        await stage.pilot.pause()
+        assert ", 1 request at once, for" in str(stage.top().query_one(Static).content)
+        await stage.press("n")
+        stage.app.desk.start_preset(1, None)
         await stage.pilot.pause()
         asked = re.search(r"from 1 up to (\d+) requests at once", str(stage.top().query_one(Static).content))
         await stage.press("y")

@@ -89,7 +89,7 @@ _RUN = re.compile(r"(run|repetition|trial)([_ ]?(number|no\.?|id))?")
 _DEPTH = re.compile(r"n_kv")
 _CELL = re.compile(
     r"[~≈]*\s*(?P<low>-?\d[\d,. ]*?)\s*(?:(?:–|—|-|to)\s*(?P<high>\d[\d,.]*)|"
-    r"(?:±|\(std)\s*(?P<std>\d[\d,.]*)\)?)?\s*"
+    r"(?:±|\(std)\s*(?P<std>\d[\d,.]*)(?:, p95[^)]*)?\)?)?\s*"
     r"(?P<unit>[^\d(]*)(\(.*\))?"
 )
 """A cell: number, end of a range or deviation, unit."""
