@@ -37,9 +37,8 @@ from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures
 from sparktop.sweep.run.forecast import most_seconds
 from sparktop.sweep.run.judgement import LoadVerdict, judge
-from sparktop.sweep.run.open_loop import tail_s, warm_up_s
+from sparktop.sweep.run.open_loop import ramp_s, tail_s
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch
-from sparktop.sweep.run.validity import ramp_s
 from stage.clients import ClosedLoop, DirectDestination, OpenLoop, VirtualTime
 from stage.conversations import Conversations, planned_turns
 
@@ -131,7 +130,7 @@ def run_level(made: Setup, value: float, duration_s: float, seed: str) -> list[L
 def _arrivals(
     time: VirtualTime, way: DirectDestination, plan: Plan, value: float, seed: str
 ) -> list[LoadEvent]:
-    warm_s, tail = warm_up_s(plan), tail_s(plan)
+    warm_s, tail = ramp_s(plan), tail_s(plan)
     end_s = warm_s + (plan.duration_s or 0.0)
     due = due_times(parse_pattern("poisson"), LoadPoint(LoadKind.RATE, value), end_s + tail, seed)
     loop = OpenLoop(time, way, lambda _: (plan.pp, plan.tg))
@@ -335,7 +334,7 @@ class Measured:
         for one in traces:
             one.run = run
         is_rate = capacity.kind is LoadKind.RATE
-        before_s = warm_up_s(plan) if is_rate else ramp_s(plan) if plan.conversations is not None else 0.0
+        before_s = 0.0 if plan.mode is LoadMode.STEADY else ramp_s(plan)
         self.seconds += before_s + duration_s + _REST_S
         if is_rate:
             self.unstable[value] = is_unstable(traces, duration_s) or self.unstable.get(value, "")

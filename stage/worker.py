@@ -182,8 +182,8 @@ class RehearsedWorker(SweepWorker):
 
     def _begin(self, load: RunLoad, name: str, way: Way) -> ClosedLoop | Conversations:
         """Start the load of a run, named `name`, on `way`."""
-        plan, time = load.conversations, self._rehearsal.time
-        if plan is None or load.warm_up:
+        preset, time = load.conversations, self._rehearsal.time
+        if preset is None or load.warm_up:
             point = concurrency_point(load.concurrency)
             level = Level(name, point, load.prompt_tokens, load.output_tokens)
             loop = ClosedLoop(
@@ -192,12 +192,12 @@ class RehearsedWorker(SweepWorker):
             loop.start()
             return loop
         profile = self._rehearsal.scenario.profile
-        most = min(plan.max_model_len or profile.max_model_len, profile.max_model_len)
-        turns = [planned_turns(plan.preset, plan.seed, lane, most) for lane in range(load.concurrency)]
+        most = min(load.max_model_len or profile.max_model_len, profile.max_model_len)
+        turns = [planned_turns(preset, load.draw_seed, lane, most) for lane in range(load.concurrency)]
         agents = Conversations(
             time, way, turns, name=name, block_tokens=profile.block_tokens, salt=self._runs
         )
-        agents.start(plan.duration_s, ramp_s=plan.ramp_s, tail_s=plan.tail_s)
+        agents.start(load.duration_s or 0.0, ramp_s=load.ramp_s or 0.0, tail_s=load.tail_s)
         return agents
 
     @staticmethod

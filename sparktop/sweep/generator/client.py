@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from sparktop.model.failure import RequestFailure
 from sparktop.model.load import (
     EndReason,
-    LoadKind,
     LoadMode,
     LoadPoint,
     RequestEnded,
@@ -31,8 +30,8 @@ from sparktop.model.load import (
 )
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
 from sparktop.sweep.generator.exchange import CACHE_SALT, Exchange, ReadyRequest, Recipe, RunLog, Terms
-from sparktop.sweep.generator.wire import LONG, OpenLoop, RunLoad
-from sparktop.sweep.plan.arrivals import due_times, later_times, parse_pattern
+from sparktop.sweep.generator.wire import LONG, RunLoad
+from sparktop.sweep.plan.arrivals import due_times, last_per_s, later_times, parse_pattern
 from sparktop.sweep.plan.traces import Trace, TracedRequest, TraceError
 from sparktop.sweep.terms.request_errors import connect_failure
 
@@ -335,15 +334,13 @@ _LEAST_AHEAD = 4
 """Least number of bodies and connections that are kept ready."""
 
 
-def run_times(arrivals: OpenLoop) -> Iterator[float]:
+def run_times(load: RunLoad, rate: LoadPoint) -> Iterator[float]:
     """Yield the due times of a run in seconds, ascending without end: warm-up, measured part, tail."""
-    pattern = parse_pattern(arrivals.pattern)
-    rate = LoadPoint(LoadKind.RATE, arrivals.per_s, arrivals.end_per_s)
-    first_rate = replace(rate, rises_to=None)
-    begin, end = arrivals.warm_up_s, arrivals.warm_up_s + arrivals.duration_s
-    warm_up = due_times(pattern, first_rate, begin, f"{arrivals.seed}/warm-up") if begin else []
-    measured = (begin + due_s for due_s in due_times(pattern, rate, arrivals.duration_s, arrivals.seed))
-    return chain(warm_up, measured, later_times(pattern, rate, end, f"{arrivals.seed}/tail"))
+    pattern, seed = parse_pattern(load.arrivals), load.draw_seed
+    begin, duration_s = load.ramp_s or 0.0, load.duration_s or 0.0
+    warm_up = due_times(pattern, replace(rate, rises_to=None), begin, f"{seed}/warm-up") if begin else []
+    measured = (begin + due_s for due_s in due_times(pattern, rate, duration_s, seed))
+    return chain(warm_up, measured, later_times(pattern, rate, begin + duration_s, f"{seed}/tail"))
 
 
 class OpenLoopClient(LoadClient):
@@ -353,9 +350,9 @@ class OpenLoopClient(LoadClient):
     """
 
     def __init__(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> None:
-        """Create the run `load`, which has the arrivals of an open loop; see `LoadClient`."""
-        assert load.open_loop is not None  # noqa: S101 - it is why this class is chosen
-        self._arrivals = load.open_loop
+        """Create the run `load`, which has a rate; see `LoadClient`."""
+        assert load.rate is not None  # noqa: S101 - every open loop has one
+        self._rate = load.rate
         super().__init__(load, pool, recipe, log)
         self._turns = asyncio.Semaphore(load.concurrency)
         self._unsent: dict[str, ReadyRequest] = {}
@@ -365,24 +362,25 @@ class OpenLoopClient(LoadClient):
         self._fault: BaseException | None = None
         self._origin = 0.0
         """Time 0 of the due times, in monotonic seconds."""
+        self._window = (0.0, 0.0)
+        """(beginning, end) of the time in which measured requests are due, in monotonic seconds."""
 
     def _requests_ahead(self) -> int:
-        fastest = max(self._arrivals.per_s, self._arrivals.end_per_s or 0.0)
+        fastest = max(self._rate.value, last_per_s(self._rate))
         return min(self._load.concurrency, max(_LEAST_AHEAD, ceil(_AHEAD_S * fastest)))
 
     def _run_started_event(self, number: int) -> RunStarted:
-        arrivals, at = self._arrivals, perf_counter()
+        load, at = self._load, perf_counter()
         self._origin = at + LEAD_S
-        begin = self._origin + arrivals.warm_up_s
-        return RunStarted(at, number, (begin, begin + arrivals.duration_s))
+        begin = self._origin + (load.ramp_s or 0.0)
+        self._window = (begin, begin + (load.duration_s or 0.0))
+        return RunStarted(at, number, None if load.duration_s is None else self._window)
 
     async def _execute(self) -> None:
-        arrivals, origin = self._arrivals, self._origin
-        begin = origin + arrivals.warm_up_s
-        end = begin + arrivals.duration_s
-        tail_end = end + arrivals.tail_s
-        for due_s in run_times(arrivals):
-            due = origin + due_s
+        begin, end = self._window
+        tail_end = end + self._load.tail_s
+        for due_s in run_times(self._load, self._rate):
+            due = self._origin + due_s
             if due >= end:
                 await self._wait_for_measured(min(due, tail_end))
                 if not self._measured or due >= tail_end:
@@ -456,10 +454,7 @@ class ReplayClient(OpenLoopClient):
     """
 
     def __init__(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> None:
-        """Create the run `load`, which has a trace; see `LoadClient`.
-
-        Its open loop has the mean rate and the time limit after the last request.
-        """
+        """Create the run `load`, which has a trace; see `LoadClient`."""
         assert load.trace is not None  # noqa: S101 - it is why this class is chosen
         super().__init__(load, pool, recipe, log)
         self._trace: Iterator[TracedRequest] = iter(Trace(load.trace))
@@ -502,13 +497,6 @@ class ReplayClient(OpenLoopClient):
         )
         return replace(request, content=content, prompt_tokens=tokens)
 
-    def _run_started_event(self, number: int) -> RunStarted:
-        if self._arrivals.duration_s > 0:
-            return super()._run_started_event(number)
-        at = perf_counter()
-        self._origin = at + LEAD_S
-        return RunStarted(at, number)  # turns wait for answers: when the last one is due is not known yet
-
     async def _execute(self) -> None:
         while (request := self.next_request()) is not None and request.request_id:
             traced = self._traced[request.request_id]
@@ -524,7 +512,7 @@ class ReplayClient(OpenLoopClient):
             self._start_task(self._send_when_due(request, due), is_measured=True)
             self._last_due = max(self._last_due, due)
         while self._measured and not self._stopping.is_set():
-            until = self._last_due + self._arrivals.tail_s
+            until = self._last_due + self._load.tail_s
             await self._wait_for_measured(min(until, perf_counter() + _STEP_S))
             if perf_counter() >= until:
                 break

@@ -122,8 +122,8 @@ class ConversationClient(LoadClient):
 
     def __init__(self, load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog) -> None:
         """Create the run `load`, which has conversations; see `LoadClient`."""
-        assert load.conversations is not None  # noqa: S101 - they are why this class is chosen
-        self._conversations = load.conversations
+        assert load.conversations is not None  # noqa: S101 - every run of agents has them
+        self._preset = load.conversations
         super().__init__(load, pool, recipe, log)
         self._terms = replace(self._terms, keep_text=True)
         self._dialogues: list[Dialogue] = []
@@ -139,10 +139,10 @@ class ConversationClient(LoadClient):
 
     async def prepare(self) -> None:
         """Write the past of all conversations, so that this is not part of the measurement."""
-        load, plan = self._load, self._conversations
-        texts = Texts(self._maker, self._form.api, load.prompt_salt, plan.preset.shared_tokens)
+        load, preset = self._load, self._preset
+        texts = Texts(self._maker, self._form.api, load.prompt_salt, preset.shared_tokens)
         for number in range(load.concurrency):
-            dialogue = Dialogue(texts, Lane(plan.preset, plan.seed, number, plan.max_model_len))
+            dialogue = Dialogue(texts, Lane(preset, load.draw_seed, number, load.max_model_len))
             self._dialogues.append(dialogue)
             if (turn := dialogue.past()) is not None:
                 self._past[number] = turn
@@ -162,21 +162,21 @@ class ConversationClient(LoadClient):
         )
 
     def _run_started_event(self, number: int) -> RunStarted:
-        plan, at = self._conversations, perf_counter()
-        self._window = (at + plan.ramp_s, at + plan.ramp_s + plan.duration_s)
+        at = perf_counter()
+        begin = at + (self._load.ramp_s or 0.0)
+        self._window = (begin, begin + (self._load.duration_s or 0.0))
         return RunStarted(at, number, self._window)
 
     async def _execute(self) -> None:
-        plan = self._conversations
-        left_s = self._window[1] - perf_counter()
+        ramp_s, left_s = self._load.ramp_s or 0.0, self._window[1] - perf_counter()
         endings = [
             self._loop.call_later(left_s, self._end_run_if_done),
-            self._loop.call_later(left_s + plan.tail_s, self._end_run),
+            self._loop.call_later(left_s + self._load.tail_s, self._end_run),
         ]
         lanes = len(self._dialogues)
         await self._run_in_parallel(
             *(
-                self._run_agent(dialogue, plan.ramp_s * dialogue.lane.number / lanes)
+                self._run_agent(dialogue, ramp_s * dialogue.lane.number / lanes)
                 for dialogue in self._dialogues
             )
         )
@@ -218,7 +218,7 @@ class ConversationClient(LoadClient):
         salt = self._request_salt(self._load.cache_salt)
         content = form.conversation(endpoint, dialogue.parts, turn.output_tokens, salt)
         if not turn.fits:
-            limit = self._conversations.max_model_len
+            limit = self._load.max_model_len
             words = f"the conversation does not fit: {turn.prompt_tokens} tokens, {limit} at most"
             self._record_unsent(self._request(turn, content), request_failure(CONTEXT, words, perf_counter()))
             return None

@@ -22,6 +22,7 @@ from sparktop.model.load import (
     FirstToken,
     LoadEvent,
     LoadMode,
+    LoadPoint,
     RequestEnded,
     Tokens,
 )
@@ -85,22 +86,6 @@ class Calibrate(_Line, frozen=True):
     timeouts: Timeouts = Timeouts()
 
 
-class OpenLoop(Struct, frozen=True):
-    """The arrivals of an open-loop run; see `sparktop.sweep.plan.arrivals`.
-
-    Requests due in the first `warm_up_s` seconds are not measured. Those due in the `duration_s` seconds
-    after them are. Later ones keep the load on until the measured ones have ended, or for `tail_s` seconds.
-    """
-
-    pattern: str
-    per_s: float
-    end_per_s: float | None
-    warm_up_s: float
-    duration_s: float
-    tail_s: float
-    seed: str
-
-
 LONG = "-long"
 """Follows the id of a run in the ids of the long prompts beside its requests."""
 
@@ -116,28 +101,16 @@ class ContextLoad(Struct, frozen=True):
     """True: a few words stand in place of the prompt, so that the run only fills the cache."""
 
 
-class ConversationLoad(Struct, frozen=True):
-    """The agents of a run; see `sparktop.sweep.plan.conversations`.
-
-    Calls of conversations under way are sent first. Then all agents start within `ramp_s` seconds, and calls
-    that start in the `duration_s` seconds after that are measured. The load goes on until these have ended,
-    or for `tail_s` seconds.
-    """
-
-    preset: ConversationPreset
-    seed: str
-    duration_s: float
-    ramp_s: float = 0.0
-    tail_s: float = 60.0
-    max_model_len: int | None = None
-    """The server's context length in tokens; None if unknown."""
-
-
 class RunLoad(_Line, frozen=True):
     """Command: execute one load run of a level.
 
     The target was calibrated for the prompt length before. A warm-up is a run like any other, with `warm_up`
     set.
+
+    In open mode, requests due in the first `ramp_s` seconds are not measured, and those due in the
+    `duration_s` seconds after them are. In agents mode, calls of conversations under way are sent first, then
+    all agents start within `ramp_s` seconds, and calls that start in the `duration_s` seconds after that are
+    measured. In both, the load goes on until the measured ones have ended, or for `tail_s` seconds.
     """
 
     id: str
@@ -151,10 +124,12 @@ class RunLoad(_Line, frozen=True):
     requests: int | None = None
     """Steady mode: maximum number of requests to start."""
     duration_s: float | None = None
-    """Steady mode: seconds after which no request is started."""
+    """Steady mode: seconds after which no request is started. Open mode: None where requests wait for
+    answers, so that how long they take is not known before."""
     ramp_s: float | None = None
     """Steady mode: seconds over which the first requests are started; None: a tenth of the duration, at most
     5 s."""
+    tail_s: float = 60.0
     seed: int = 0
     prompt_salt: str = ""
     """Text that determines the prompts of this run: equal salts give equal prompts."""
@@ -162,17 +137,23 @@ class RunLoad(_Line, frozen=True):
     """Salt for the servers' prefix caches, to which each request appends its number. None: no salt is
     sent."""
     timeouts: Timeouts = Timeouts()
-    open_loop: OpenLoop | None = None
-    """Open mode: when requests are due. `concurrency` is then the most requests in flight: beyond it they
+    rate: LoadPoint | None = None
+    """Open mode: the requests per second. `concurrency` is then the most requests in flight: beyond it they
     wait in the client."""
+    arrivals: str = ""
+    """Open mode: how the gaps between requests vary; see `sparktop.sweep.plan.arrivals`."""
+    draw_seed: str = ""
+    """Determines the arrivals, or the conversations."""
     context: ContextLoad | None = None
     """Burst mode: text before each prompt."""
     beside: ContextLoad | None = None
     """Steady mode with a duration: long prompts beside the requests, each when the one before has ended."""
     trace: TraceChoice | None = None
-    """Open mode: the recorded traffic to replay. It replaces the pattern and the times of `open_loop`."""
-    conversations: ConversationLoad | None = None
+    """Open mode: the recorded traffic to replay, in place of arrivals; `rate` is its mean."""
+    conversations: ConversationPreset | None = None
     """Agents mode: what the `concurrency` agents do."""
+    max_model_len: int | None = None
+    """Agents mode: the server's context length in tokens; None if unknown."""
     text: str | None = None
     """The kind of built-in text that the prompts are, of about `prompt_tokens` tokens; None for others."""
     warm_up: bool = False

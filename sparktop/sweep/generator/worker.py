@@ -22,6 +22,7 @@ from time import perf_counter, process_time
 
 from msgspec.structs import replace
 
+from sparktop.model.load import LoadMode
 from sparktop.model.statistics import quantile
 from sparktop.sweep.generator.calibration import Calibration
 from sparktop.sweep.generator.client import (
@@ -64,14 +65,13 @@ def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog)
     """Return the client that executes `load` over `pool`, with requests made as in `recipe`."""
     if load.text is not None:
         recipe = replace(recipe, prompt=partial(text_at, load.text, load.prompt_tokens))
-    kinds: tuple[tuple[object, type[LoadClient]], ...] = (
-        (load.conversations, ConversationClient),
-        (load.beside, BesideClient),
-        (load.trace, ReplayClient),
-        (load.open_loop, OpenLoopClient),
-    )
-    kind = next((kind for part, kind in kinds if part is not None), LoadClient)
-    return kind(load, pool, recipe, log)
+    match load.mode:
+        case LoadMode.AGENTS:
+            return ConversationClient(load, pool, recipe, log)
+        case LoadMode.OPEN:
+            return (OpenLoopClient if load.trace is None else ReplayClient)(load, pool, recipe, log)
+        case _:
+            return (LoadClient if load.beside is None else BesideClient)(load, pool, recipe, log)
 
 
 _PR_SET_PDEATHSIG = 1

@@ -21,9 +21,8 @@ from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
 from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.run.open_loop import tail_s, warm_up_s
+from sparktop.sweep.run.open_loop import ramp_s, tail_s
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
-from sparktop.sweep.run.validity import ramp_s
 from sparktop.sweep.terms.definitions import CUT_SHORT
 
 _GROWTH = 0.6
@@ -94,8 +93,7 @@ class Estimate:
         if durations := self._durations.get(level):
             return fmean(durations)
         if plan.mode in {LoadMode.OPEN, LoadMode.AGENTS}:
-            before_s = warm_up_s(plan) if plan.mode is LoadMode.OPEN else ramp_s(plan)
-            return before_s + (plan.duration_s or 0.0)
+            return ramp_s(plan) + (plan.duration_s or 0.0)
         run_times = self._mean_run_times(level.target) or self._mean_run_times(None)
         if not run_times:
             return self._assumed_s(level)
@@ -448,7 +446,7 @@ before the servers become idle."""
 def _open_forecast(plan: Plan) -> Forecast:
     duration_s, repeats = plan.duration_s or OPEN_S, plan.runs * len(plan.targets)
     requests = repeats * sum(round(mean_per_s(point) * duration_s) for point in plan.points)
-    before = repeats * sum(round(point.value * warm_up_s(plan)) for point in plan.points)
+    before = repeats * sum(round(point.value * ramp_s(plan)) for point in plan.points)
     if plan.search_rate:
         why, levels = "a guess: the server decides how many levels", _RATE_SEARCH_LEVELS
         return Forecast(why, levels * len(plan.targets), _open_range(plan, levels))
@@ -467,7 +465,7 @@ def _open_forecast(plan: Plan) -> Forecast:
 def _open_range(plan: Plan, levels: int) -> TimeRange:
     """Return the duration of levels at rates; beyond a server's limit, requests take as long again."""
     runs = levels * plan.runs * len(plan.targets)
-    each_s = warm_up_s(plan) + (plan.duration_s or OPEN_S) + _REST_S
+    each_s = ramp_s(plan) + (plan.duration_s or OPEN_S) + _REST_S
     return TimeRange(runs * each_s, runs * (each_s + tail_s(plan)))
 
 

@@ -65,7 +65,7 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.run.depth import context_command, context_part
 from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import Cancellation, Early, GuardWatch
-from sparktop.sweep.run.open_loop import open_loop_of, with_replay
+from sparktop.sweep.run.open_loop import draw_seed, ramp_s, tail_s, with_replay
 from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
 from sparktop.sweep.run.progress import LoadBatch, Notice, PhaseChanged, RunCompleted, SweepEvent, SweepPhase
 from sparktop.sweep.run.router_side import backend_errors, router_side
@@ -87,7 +87,6 @@ from sparktop.sweep.run.server_side import (
 from sparktop.sweep.run.validity import (
     LevelFacts,
     TokensAsked,
-    conversations_of,
     judge,
     notes_on,
     with_servers,
@@ -803,8 +802,8 @@ class LevelMaker(Struct, eq=False):
         run_id = f"{self.sweep_id}-{number}-{plan.id_of(level)}-{which}"
         # The same seed gives the same prompts; made ones without a cache salt are only of the same kind.
         fresh = "" if prepared.takes_salt or plan.prompts is not None else f"/{run_id}"
-        steady = plan.mode is LoadMode.STEADY and not is_warm_up
         mode = LoadMode.BURST if is_warm_up else plan.mode
+        waits = plan.trace is not None and plan.trace.waits
         concurrency = level.point.most_in_flight
         if plan.mode is LoadMode.OPEN:
             # What the limit of open files allows. A warm-up is one request: the run has arrivals before the
@@ -819,15 +818,20 @@ class LevelMaker(Struct, eq=False):
             output_tokens=plan.tg,
             mode=mode,
             run=run,
-            requests=plan.requests if steady else None,
-            duration_s=plan.duration_s if steady else None,
+            requests=plan.requests if mode is LoadMode.STEADY else None,
+            duration_s=None if mode is LoadMode.BURST or waits else plan.duration_s,
+            ramp_s=ramp_s(plan) if mode in {LoadMode.OPEN, LoadMode.AGENTS} else None,
+            tail_s=tail_s(plan),
             seed=plan.seed,
             prompt_salt=f"{plan.seed}/{plan.id_of(level)}-{which}{fresh}",
             cache_salt=run_id,
             timeouts=plan.timeouts,
-            open_loop=open_loop_of(plan, level, run) if mode is LoadMode.OPEN else None,
+            rate=level.point if mode is LoadMode.OPEN else None,
+            arrivals=plan.arrivals,
+            draw_seed=draw_seed(plan, level, run),
             trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
-            conversations=conversations_of(plan, level, prepared.max_model_len, run),
+            conversations=plan.conversations,
+            max_model_len=prepared.max_model_len,
             context=ContextLoad(level.depth, run_id) if level.depth and not is_warm_up else None,
             text=level.point.text,
             warm_up=is_warm_up,

@@ -1,12 +1,11 @@
-"""Requests at a rate and recorded traffic: the arrivals of a run, reasons to doubt it, and its result."""
+"""Requests at a rate, recorded traffic, agents: the times of a run, reasons to doubt it, and its result."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from sparktop.graphics.numbers import duration_words
-from sparktop.model.load import Level
-from sparktop.sweep.generator.wire import OpenLoop
+from sparktop.model.load import Level, LoadMode
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.traces import TraceReplay
@@ -20,18 +19,29 @@ _PERCENT = 100.0
 _WARM_UP_SHARE, _LONGEST_WARM_UP_S = 0.25, 120.0
 """A level that begins with an empty queue looks too good: with answers of 30 s at 80 % of the load that 16
 slots can carry, the mean wait of a level of 600 s is 4 % low after a warm-up of 30 s, right after 120 s."""
+_RAMP_SHARE, _LONGEST_SHARE = 0.1, 0.5
+"""Bounds of the time over which agents start, as shares of a level's duration."""
+_LONGEST_RAMP_S = 30.0
+"""Most seconds over which agents start, where their pauses are not longer."""
 _LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
 """Bounds of the seconds after the measured time in which its last answers are waited for."""
 
 
-def warm_up_s(plan: Plan) -> float:
-    """Return the seconds of arrivals before the measured ones, in which the queue gets its usual length.
+def ramp_s(plan: Plan) -> float:
+    """Return the seconds at the begin of a run in which nothing is measured, at a rate and of agents.
 
-    Of recorded traffic all requests are measured; before the first one there may be a pause.
+    At a rate the queue gets its usual length meanwhile. Of recorded traffic all requests are measured; before
+    the first one there may be a pause. Agents start within the mean pause between two calls, so that calls
+    come as often from the start as later on, and do not wait for one another more than they will. That is a
+    tenth of the level's duration at least, and half of it at most.
     """
     if plan.trace is not None:
         return plan.trace.begin_s
-    return min(_LONGEST_WARM_UP_S, _WARM_UP_SHARE * (plan.duration_s or OPEN_S)) if plan.warmup else 0.0
+    if plan.mode is LoadMode.OPEN:
+        return min(_LONGEST_WARM_UP_S, _WARM_UP_SHARE * (plan.duration_s or OPEN_S)) if plan.warmup else 0.0
+    duration_s, preset = plan.duration_s or 0.0, plan.conversations
+    tenth_s = min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
+    return tenth_s if preset is None else min(max(tenth_s, preset.pause_s), _LONGEST_SHARE * duration_s)
 
 
 def tail_s(plan: Plan) -> float:
@@ -41,20 +51,15 @@ def tail_s(plan: Plan) -> float:
     return min(_LONGEST_TAIL_S, max(_LEAST_TAIL_S, plan.duration_s or OPEN_S))
 
 
-def open_loop_of(plan: Plan, level: Level, run: int) -> OpenLoop:
-    """Return the arrivals of a run; they depend on the plan's seed alone, so all targets see the same."""
-    point, trace = level.point, plan.trace
-    # Where requests wait for answers, how long they take is not known before.
-    duration_s = 0.0 if trace is not None and trace.waits else plan.duration_s or OPEN_S
-    return OpenLoop(
-        pattern=plan.arrivals,
-        per_s=point.value,
-        end_per_s=point.rises_to,
-        warm_up_s=warm_up_s(plan),
-        duration_s=duration_s,
-        tail_s=tail_s(plan),
-        seed=f"{plan.seed}/{plan.id_of(level)}/{run}",
-    )
+def draw_seed(plan: Plan, level: Level, run: int) -> str:
+    """Return what determines the arrivals or the conversations of a run; it is the same for all targets.
+
+    All levels of agents get the same conversations, except those of a capacity search: together these say
+    more about the servers.
+    """
+    if plan.mode is LoadMode.AGENTS and plan.capacity is None:
+        return f"{plan.seed}/{run}" if run else str(plan.seed)
+    return f"{plan.seed}/{plan.id_of(level)}/{run}"
 
 
 def open_loop_doubts(level: LevelResult) -> Iterator[Validity]:

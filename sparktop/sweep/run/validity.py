@@ -1,7 +1,4 @@
-"""Checks that find reasons to doubt a level's result; each reason has a code for scripts and a sentence.
-
-Also what such checks need of the calls of agents.
-"""
+"""Checks that find reasons to doubt a level's result; each reason has a code for scripts and a sentence."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ from sparktop.model.load import Level, LoadMode, TokenSource
 from sparktop.model.series import known_max, known_mean
 from sparktop.model.statistics import P90_FROM
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT
-from sparktop.sweep.generator.wire import ClientHealth, ConversationLoad
+from sparktop.sweep.generator.wire import ClientHealth
 from sparktop.sweep.generator.worker import TIMER_MS
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan
 from sparktop.sweep.result.results import LevelResult, NodeSide, TargetResult, Validity, level_of
 from sparktop.sweep.run.depth import TEMPLATE_TOKENS, context_doubts
-from sparktop.sweep.run.open_loop import open_loop_doubts, tail_s
+from sparktop.sweep.run.open_loop import open_loop_doubts
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import (
     BURSTS,
@@ -437,52 +434,6 @@ def _mark_clock_shift(level: LevelResult, clocks: Mapping[Level, Sequence[float]
 
 def _mean_clock_mhz(level: LevelResult) -> float | None:
     return known_mean(side.sm_clock_mhz_mean for side in level.hardware.values())
-
-
-# The agents of a level's run, and what the servers add to its result.
-
-
-_RAMP_SHARE, _LONGEST_SHARE = 0.1, 0.5
-"""Bounds of the time over which agents start, as shares of a level's duration."""
-_LONGEST_RAMP_S = 30.0
-"""Most seconds over which agents start, where their pauses are not known."""
-
-
-def ramp_s(plan: Plan) -> float:
-    """Return the seconds over which agents start; their requests are not measured before its end.
-
-    They start within the mean pause between two calls, so that calls come as often from the start as later
-    on, and do not wait for one another more than they will. That is a tenth of the level's duration at
-    least, and half of it at most.
-    """
-    duration_s, preset = plan.duration_s or 0.0, plan.conversations
-    tenth_s = min(_LONGEST_RAMP_S, _RAMP_SHARE * duration_s)
-    return tenth_s if preset is None else min(max(tenth_s, preset.pause_s), _LONGEST_SHARE * duration_s)
-
-
-def conversations_of(
-    plan: Plan, level: Level, max_model_len: int | None, run: int = 0
-) -> ConversationLoad | None:
-    """Return what the agents of a run do; None for other kinds of load.
-
-    They depend on the plan's seed and the number of the run, so that all targets and levels get the same
-    conversations. The levels of a capacity search get others: together they say more about the servers.
-    """
-    preset = plan.conversations
-    if preset is None:
-        return None
-    duration_s = plan.duration_s or preset.duration_s
-    seed = str(plan.seed) if not run else f"{plan.seed}/{run}"
-    if plan.capacity is not None:
-        seed = f"{plan.seed}/{plan.id_of(level)}/{run}"
-    return ConversationLoad(
-        preset=preset,
-        seed=seed,
-        duration_s=duration_s,
-        ramp_s=ramp_s(plan),
-        tail_s=tail_s(plan),
-        max_model_len=max_model_len,
-    )
 
 
 def conversation_doubts(level: LevelResult) -> Iterator[Validity]:

@@ -17,9 +17,17 @@ from zlib import crc32
 
 import pytest
 
-from sparktop.model.load import EndReason, LoadMode, RequestEnded, RequestStarted, RunStarted
+from sparktop.model.load import (
+    EndReason,
+    LoadKind,
+    LoadMode,
+    LoadPoint,
+    RequestEnded,
+    RequestStarted,
+    RunStarted,
+)
 from sparktop.sweep.generator.prompts import MOST_REQUESTS
-from sparktop.sweep.generator.wire import OpenLoop, WorkerTarget
+from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.plan.traces import TraceChoice
 from sparktop.sweep.result.measure import collect
@@ -159,8 +167,14 @@ async def test_a_stall_is_shown_in_full_from_the_due_time(in_process: InProcess)
             await asyncio.sleep(max(0.0, stall[1] - perf_counter()))
         await asked.stream()
 
-    arrivals = OpenLoop("constant", 20.0, None, 0.0, 1.5, 10.0, "seed")
-    loaded = await in_process.load(behave, mode=LoadMode.OPEN, concurrency=2, open_loop=arrivals)
+    loaded = await in_process.load(
+        behave,
+        mode=LoadMode.OPEN,
+        concurrency=2,
+        rate=LoadPoint(LoadKind.RATE, 20.0),
+        arrivals="constant",
+        duration_s=1.5,
+    )
     measured = [one for one in collect(loaded.events) if one.due is not None]
     assert len(measured) == 30
     begin, end = stall
@@ -173,14 +187,20 @@ async def test_a_stall_is_shown_in_full_from_the_due_time(in_process: InProcess)
 
 
 DATA = Path(__file__).parents[2] / "data" / "traffic"
-ARRIVALS = OpenLoop("trace", 10.0, None, 0.0, 1.0, 5.0, "")
 
 
 async def replay(
     client: InProcess, choice: TraceChoice, behave: Behave | None = None, concurrency: int = 512
 ) -> Loaded:
     return await client.load(
-        behave, mode=LoadMode.OPEN, concurrency=concurrency, open_loop=ARRIVALS, trace=choice, cache_salt="s"
+        behave,
+        mode=LoadMode.OPEN,
+        concurrency=concurrency,
+        rate=LoadPoint(LoadKind.RATE, 10.0),
+        duration_s=1.0,
+        tail_s=5.0,
+        trace=choice,
+        cache_salt="s",
     )
 
 
