@@ -236,7 +236,7 @@ class Generator:
 
     async def _make(self, load: RunLoad, pace: Pace) -> Load:
         self._truth.keep_to(pace)
-        record = RunRecord(load.id)
+        record = RunRecord()
         cpu_began_s = cpu_s(self._worker.pid)
         async for message in self._worker.run(load):
             self._refuse(message)

@@ -135,7 +135,7 @@ def play(delivery: Delivery) -> tuple[LevelResult, list[Stream]]:
     for number, stream in enumerate(streams):
         fails = delivery.fail_every is not None and number % delivery.fail_every == delivery.fail_every // 2
         _play_one(delivery, stream, log, terms, TOKENS // 3 if fails else None)
-    record = RunRecord("run")
+    record = RunRecord()
     for message in (log.flush(0.0), *log.token_times()):
         if message is not None:
             record.add(message)

@@ -96,7 +96,7 @@ class InProcess:
         self.client = new_client(command, pool, recipe, log)
         await self.client.prepare()
         await self.client.run()
-        record = RunRecord(command.id)
+        record = RunRecord()
         if (batch := log.flush(perf_counter())) is not None:
             record.add(batch)
         for times in log.token_times():

@@ -6,7 +6,7 @@ import json
 import re
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -30,7 +30,7 @@ from sparktop.net.parser import BrokenAnswerError, HttpAnswer
 from sparktop.sweep.generator.connection import Connection, Endpoint
 from sparktop.sweep.generator.prompts import NewPrompt, PromptMaker
 from sparktop.sweep.generator.stream import ENDLESS_EVENT, TokenStream
-from sparktop.sweep.generator.wire import BIN_S, Batch, RequestTokens, TokenBin, TokenTimes
+from sparktop.sweep.generator.wire import BIN_S, Batch, TokenBin, TokenTimes
 from sparktop.sweep.plan.own_requests import Prompt
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.terms import request_errors as errors
@@ -479,7 +479,7 @@ class RunLog:
         self.in_flight = 0
         self._events: list[LoadEvent] = []
         self._bins: defaultdict[tuple[int, str | None], int] = defaultdict(int)
-        self._times: dict[str, RequestTokens] = {}
+        self._times: list[TokenTimes] = []
 
     def add(self, event: LoadEvent) -> None:
         """Add an event for which nothing else is recorded."""
@@ -505,7 +505,7 @@ class RunLog:
         self.in_flight -= 1
         self._events.append(end)
         if times:
-            self._times[end.request_id] = RequestTokens(times, counts, answer_from)
+            self._times.append(TokenTimes(self.run_id, end.request_id, times, counts, answer_from))
 
     def flush(self, at: float) -> Batch | None:
         """Return a message with the events and tokens since the last call; None if there are none.
@@ -527,7 +527,6 @@ class RunLog:
             ),
         )
 
-    def token_times(self) -> Iterator[TokenTimes]:
-        """Yield the exact token times of all ended requests, a message each."""
-        for request_id, tokens in self._times.items():
-            yield TokenTimes(self.run_id, request_id, tokens)
+    def token_times(self) -> Sequence[TokenTimes]:
+        """Return the exact token times of all ended requests, a message each."""
+        return self._times

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -23,7 +23,6 @@ from sparktop.model.load import (
     LoadEvent,
     LoadMode,
     LoadPoint,
-    RequestEnded,
     Tokens,
 )
 from sparktop.model.plain import hide_in_repr
@@ -223,28 +222,23 @@ class Batch(_Line, frozen=True):
     both."""
 
 
-class RequestTokens(Struct, frozen=True):
-    """When the tokens of a request arrived: time and token count of each read that brought tokens."""
+class TokenTimes(_Line, frozen=True):
+    """Message: when the tokens of a request of a finished run arrived: each read that brought any."""
 
+    id: str
+    request_id: str
     at: Sequence[float]
     counts: Sequence[int]
+    """Tokens of each read."""
     answer_from: int = 0
     """Index of the first read with more than reasoning."""
 
-    def events(self, request_id: str) -> Iterator[FirstToken | Tokens]:
+    def events(self) -> Iterator[FirstToken | Tokens]:
         """Yield a load event for each read: `FirstToken` for the first one, `Tokens` for the others."""
         pairs = zip(self.at, self.counts, strict=True)
         for index, (at, count) in enumerate(pairs):
             kind = Tokens if index else FirstToken
-            yield kind(request_id, at, count, index < self.answer_from)
-
-
-class TokenTimes(_Line, frozen=True):
-    """Message: the exact token times of a request of a finished run."""
-
-    id: str
-    request_id: str
-    tokens: RequestTokens
+            yield kind(self.request_id, at, count, index < self.answer_from)
 
 
 class ClientHealth(Struct, frozen=True):
@@ -295,22 +289,6 @@ class WorkerEnded(_Line, frozen=True):
 
 
 WorkerMessage = Ready | Busy | Calibrated | Batch | TokenTimes | RunFinished | Refused | WorkerEnded
-
-
-def with_tokens(events: Iterable[LoadEvent], tokens: Mapping[str, RequestTokens]) -> list[LoadEvent]:
-    """Return the events of a run, with the exact token times of each request as events before its end.
-
-    `tokens` are the exact times by request id. For these requests, they replace the `FirstToken` event, which
-    was sent before the server's token counts were known.
-    """
-    complete: list[LoadEvent] = []
-    for event in events:
-        if isinstance(event, FirstToken) and event.request_id in tokens:
-            continue
-        if isinstance(event, RequestEnded) and (times := tokens.get(event.request_id)) is not None:
-            complete.extend(times.events(event.request_id))
-        complete.append(event)
-    return complete
 
 
 ALIVE_S = 1.0

@@ -618,7 +618,7 @@ class LevelMaker(Struct, eq=False):
         record, e2e_s = LevelRecord(self.plan, prepared, level), None
         for number in range(_ALONE_RUNS):
             command = self._command(RunBatch(level, None), record, number, is_warm_up=True)
-            run = RunRecord(command.id)
+            run = RunRecord()
             async for message in self.worker.run(command):
                 run.add(message)
             e2e_s = next((trace.e2e_s for trace in collect(run.events()) if trace.ok), None)
@@ -644,7 +644,7 @@ class LevelMaker(Struct, eq=False):
         self._emit_load(batch, LevelStarted(self.clock()))
         for number in range(record.runs, 2 * record.runs):
             load = beside_command(self._command(batch, record, number), tokens)
-            run = RunRecord(load.id)
+            run = RunRecord()
             async for message in self._messages(record, load, run):
                 if isinstance(message, Batch):  # shown as those of a warm-up, which count for no figure
                     self._emit_batch(batch, record.prepared, message, is_measured=False)
@@ -666,7 +666,7 @@ class LevelMaker(Struct, eq=False):
         """
         names, begun_answers, tokens = record.prepared.backends, 0, 0
         load = leave_command(self._command(batch, record, 0, is_warm_up=True), record.prepared.max_model_len)
-        before, run, hung_up = self._samples_at_rest(names), RunRecord(load.id), False
+        before, run, hung_up = self._samples_at_rest(names), RunRecord(), False
         self.emit(self._phase_event(SweepPhase.LEAVING, batch))
         async for message in self._messages(record, load, run):
             if not isinstance(message, Batch) or hung_up:
@@ -755,7 +755,7 @@ class LevelMaker(Struct, eq=False):
         self.emit(self._phase_event(phase, batch, run))
         if is_measured:
             self.note_run(batch.level, run)
-        run_record = RunRecord(command.id)
+        run_record = RunRecord()
         worker_gone: WorkerGoneError | None = None
         try:
             refused = await self._send(batch, record, command, run_record, is_measured=is_measured)
@@ -783,13 +783,10 @@ class LevelMaker(Struct, eq=False):
         """
         refused: Refused | None = None
         async for message in self._messages(record, command, run):
-            match message:
-                case Batch() if message.id == command.id:
-                    self._take_events(batch, record.prepared, message, is_measured=is_measured)
-                case Refused() if message.id == command.id:
-                    refused = message
-                case _:
-                    pass
+            if isinstance(message, Batch):
+                self._take_events(batch, record.prepared, message, is_measured=is_measured)
+            elif isinstance(message, Refused):
+                refused = message
         return refused
 
     def _command(

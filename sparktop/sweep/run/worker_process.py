@@ -15,7 +15,7 @@ from typing import Self
 
 from sparktop.errors import SparktopError
 from sparktop.model.failure import FailureKind, RequestFailure
-from sparktop.model.load import LoadEvent
+from sparktop.model.load import FirstToken, LoadEvent, RequestEnded
 from sparktop.model.text import clean
 from sparktop.stopping import timeout
 from sparktop.sweep.generator.wire import (
@@ -27,7 +27,6 @@ from sparktop.sweep.generator.wire import (
     Command,
     Ready,
     Refused,
-    RequestTokens,
     RunFinished,
     RunLoad,
     TokenTimes,
@@ -36,7 +35,6 @@ from sparktop.sweep.generator.wire import (
     WorkerProtocolError,
     decode_message,
     encode_line,
-    with_tokens,
 )
 
 _START_S = 30.0
@@ -161,15 +159,16 @@ class SweepWorker:
                 return
 
     async def run(self, command: RunLoad) -> AsyncIterator[WorkerMessage]:
-        """Send the command of a load run and yield messages up to the last one of this run.
+        """Send the command of a load run and yield its messages.
 
-        The last one is `RunFinished`, `Refused` or `WorkerEnded`; messages of earlier commands may come
-        first.
+        The last one is `RunFinished`, `Refused` or `WorkerEnded`.
         """
         await self.send(command)
         async for message in self.messages():
+            if getattr(message, "id", command.id) != command.id:
+                continue  # of an earlier command
             yield message
-            if isinstance(message, RunFinished | Refused) and message.id == command.id:
+            if isinstance(message, RunFinished | Refused):
                 return
 
     async def cancel(self) -> None:
@@ -296,23 +295,22 @@ def _signal_name(number: int) -> str:
 class RunRecord:
     """Collects the messages of one load run; can be read at any time, even if the run was interrupted."""
 
-    def __init__(self, run_id: str) -> None:
-        """Start with an empty record of the run `run_id`."""
-        self.run_id = run_id
+    def __init__(self) -> None:
+        """Start without messages."""
         self.finished: RunFinished | None = None
         """The last message of the run; None until it arrives, which it never does if the worker process
         died."""
         self._events: list[LoadEvent] = []
-        self._tokens: dict[str, RequestTokens] = {}
+        self._tokens: dict[str, TokenTimes] = {}
 
     def add(self, message: WorkerMessage) -> None:
-        """Add a message of this run; ignore messages of other runs."""
+        """Add a message of the run."""
         match message:
-            case Batch() if message.id == self.run_id:
+            case Batch():
                 self._events.extend(message.events)
-            case TokenTimes() if message.id == self.run_id:
-                self._tokens[message.request_id] = message.tokens
-            case RunFinished() if message.id == self.run_id:
+            case TokenTimes():
+                self._tokens[message.request_id] = message
+            case RunFinished():
                 self.finished = message
             case _:
                 pass
@@ -321,6 +319,14 @@ class RunRecord:
         """Return all events so far in order of arrival.
 
         Events of the type `Tokens` (tokens after the first one of a request) are included only after the end
-        of the run, when the load generator sends their exact times.
+        of the run, when the load generator sends their exact times. These replace the `FirstToken` event,
+        which was sent before the server's token counts were known.
         """
-        return with_tokens(self._events, self._tokens)
+        complete: list[LoadEvent] = []
+        for event in self._events:
+            if isinstance(event, FirstToken) and event.request_id in self._tokens:
+                continue
+            if isinstance(event, RequestEnded) and (times := self._tokens.get(event.request_id)) is not None:
+                complete.extend(times.events())
+            complete.append(event)
+        return complete
