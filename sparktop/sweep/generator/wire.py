@@ -152,7 +152,7 @@ class RunLoad(_Line, frozen=True):
     conversations: ConversationPreset | None = None
     """Agents mode: what the `concurrency` agents do."""
     max_model_len: int | None = None
-    """Agents mode: the server's context length in tokens; None if unknown."""
+    """The server's context length in tokens; None if unknown."""
     text: str | None = None
     """The kind of built-in text that the prompts are, of about `prompt_tokens` tokens; None for others."""
     warm_up: bool = False

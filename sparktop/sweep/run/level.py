@@ -295,7 +295,7 @@ class LevelRecord(Struct, eq=False):
         batches = self._busy_batches(log)
         grown = None if facts.fell else facts.growth
         made = with_servers(made, self.plan, self.prepared.kv_capacity_tokens, grown)
-        measured, context = self._measured_growth(), self.prepared.max_model_len
+        measured, context = self._measured_growth(), self.prepared.result.context_tokens
         made = with_replay(made, self.plan, traces, spans, context, measured, is_cut=not self.runs)
         compared, is_alone = self._compare_with_yardsticks(made), self.level.point == concurrency_point(1)
         of_limit = (side.percent for side in compared if is_alone and side.name == LIMIT)
@@ -429,7 +429,7 @@ class LevelRecord(Struct, eq=False):
         unknown or no graph holds the batch; 0 if the server captures no graphs. Sizes reported by the server
         take precedence over those in `models`, because two recipes of one model may capture different sizes.
         """
-        facts, sizes = models.get(self.prepared.model or ""), self.prepared.capture_sizes
+        facts, sizes = models.get(self.prepared.result.model or ""), self.prepared.capture_sizes
         if self.prepared.target.kind is not TargetKind.ENGINE or (facts is None and sizes is None):
             return None
         if self.level.point.kind is not LoadKind.CONCURRENCY:
@@ -635,7 +635,7 @@ class LevelMaker(Struct, eq=False):
         Raises:
             WorkerGoneError: the load generator's process exited.
         """
-        tokens = beside_tokens(long_tokens, record.level, record.prepared.max_model_len)
+        tokens = beside_tokens(long_tokens, record.level, record.prepared.result.context_tokens)
         if tokens is None:
             self.emit(Notice(f"{batch.level.label}: the server's context has no room for longer prompts"))
             return None
@@ -665,7 +665,7 @@ class LevelMaker(Struct, eq=False):
             WorkerGoneError: the load generator's process exited.
         """
         names, begun_answers, tokens = record.prepared.backends, 0, 0
-        load = leave_command(self._command(batch, record, 0, is_warm_up=True), record.prepared.max_model_len)
+        load = leave_command(self._command(batch, record, 0, is_warm_up=True))
         before, run, hung_up = self._samples_at_rest(names), RunRecord(), False
         self.emit(self._phase_event(SweepPhase.LEAVING, batch))
         async for message in self._messages(record, load, run):
@@ -828,7 +828,7 @@ class LevelMaker(Struct, eq=False):
             draw_seed=draw_seed(plan, level, run),
             trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
             conversations=plan.conversations,
-            max_model_len=prepared.max_model_len,
+            max_model_len=prepared.result.context_tokens,
             context=ContextLoad(level.depth, run_id) if level.depth and not is_warm_up else None,
             text=level.point.text,
             warm_up=is_warm_up,
@@ -955,11 +955,11 @@ _MIDDLE = 0.25
 """Share of the tokens of the answers that have begun, from which on they are in their middle."""
 
 
-def leave_command(load: RunLoad, max_model_len: int | None) -> RunLoad:
+def leave_command(load: RunLoad) -> RunLoad:
     """Return the run whose clients hang up, from a run of the same level: one burst of long answers."""
     more = _ANSWER_TOKENS - load.output_tokens
-    if max_model_len is not None:
-        more = min(more, (max_model_len - load.prompt_tokens - load.output_tokens) // 2)
+    if load.max_model_len is not None:
+        more = min(more, (load.max_model_len - load.prompt_tokens - load.output_tokens) // 2)
     more = max(0, more)
     return replace(load, id=f"{load.id}-leave", output_tokens=load.output_tokens + more, cache_salt=load.id)
 

@@ -6,6 +6,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,6 +28,7 @@ from sparktop.sweep.generator.wire import (
 )
 from sparktop.sweep.plan.conversations import BUILT_IN, find_conversations
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.result.results import TargetResult
 from sparktop.sweep.run.router_side import BackendNames
 from sparktop.sweep.run.server_side import watched_backends, watched_nodes
 from sparktop.sweep.run.worker_process import SweepWorker
@@ -50,10 +52,8 @@ class PreparedTarget(Struct, frozen=True):
     target: SweepTarget
     asks: WorkerTarget
     """The target as the load generator addresses it."""
-    model: str | None = None
-    """Name of the model, cleaned for display."""
-    reported: Mapping[str, object] = field(default_factory=dict)
-    """Fields of its `TargetResult` that are known of its servers, machines and router."""
+    result: TargetResult
+    """What the result file says of it: its model, servers and machines, or why it cannot be measured."""
     backends: tuple[str, ...] = ()
     """Names of the watched servers that the load reaches."""
     nodes: tuple[str, ...] = ()
@@ -62,8 +62,6 @@ class PreparedTarget(Struct, frozen=True):
     """Names of the machines that each watched server runs on, by server."""
     slots: Mapping[str, int] = field(default_factory=dict)
     """Maximum concurrent requests of each watched server that reports it, by name."""
-    max_model_len: int | None = None
-    """Context length in tokens, the smallest that a server reports; None if none does."""
     kv_capacity_tokens: float | None = None
     """Tokens for which the KV caches of all its servers have space; None if one does not report it."""
     capture_sizes: tuple[int, ...] | None = None
@@ -76,25 +74,16 @@ class PreparedTarget(Struct, frozen=True):
     """True if the servers support `cache_salt`, with which no run's prompts are found in the prefix cache."""
     notes: tuple[str, ...] = ()
     """What a user should know before the first level, one line each."""
-    error: str | None = None
-    """Why the target cannot be measured; None if it can."""
-    lengths: Mapping[int, Calibrated] = field(default_factory=dict)
-    """Calibration result of each prompt length that fits."""
     refused: Mapping[int, str] = field(default_factory=dict)
     """Prompt lengths of the plan that the target refuses, with the reason."""
     extra_lengths: tuple[int, ...] = ()
     """Prompt lengths that are measured in addition to those of the plan."""
 
-    @property
-    def all_slots(self) -> int | None:
-        """How many requests all its servers can run at once; None if any does not report it."""
-        counts = self.slots_each
-        return sum(counts) if counts and len(counts) == len(self.backends) else None
 
-    @property
-    def slots_each(self) -> tuple[int, ...]:
-        """How many requests each of its servers that report it can run at once."""
-        return tuple(self.slots[name] for name in self.backends if name in self.slots)
+def unmeasured(target: SweepTarget, **found: Any) -> TargetResult:  # noqa: ANN401 - its fields
+    """Return a target without levels as the result file holds it, with what was `found` of it."""
+    asked = {"model": target.model, "asked_model": target.model}
+    return TargetResult(name=target.name, url=target.url, kind=target.kind, **{**asked, **found})
 
 
 class _Calibrations(Struct):
@@ -230,7 +219,8 @@ async def prepare(
             await calibrations.find_largest(views)
     if calibrations.error is not None or not accepted:
         error = calibrations.error or next(iter(refused.values()))
-        return PreparedTarget(target, asks, model=_clean_name(calibrations.model), error=error)
+        failed = unmeasured(target, model=_clean_name(calibrations.model), error=error)
+        return PreparedTarget(target, asks, failed)
     return _with_refused_lengths(_with_servers(calibrations, target, snapshot()), calibrations)
 
 
@@ -243,35 +233,40 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
     versions = {view.version for view in views if view.version}
     engines = sorted({view.engine for view in views if view.engine})
     only = views[0] if len(views) == 1 and not asks.router else None
-    nodes = watched_nodes(target, snapshot)
+    backends, nodes = watched_backends(target, snapshot), watched_nodes(target, snapshot)
+    slots = {view.name: view.slots for view in views if view.slots is not None}
+    takes_salt = _takes_salt(plan, accepted, views)
+    found = unmeasured(
+        target,
+        model=_clean_name(any_server.model),
+        engine=router.sample.kind if asks.router and router is not None else next(iter(engines), None),
+        version=", ".join(sorted(versions)) or None,  # also of the engines behind a router
+        router_version=None if router is None else router.sample.version,
+        strategy=None if router is None else router.strategy,
+        engines=tuple(engines) if asks.router else (),
+        machines=machines_words(nodes, snapshot),
+        setups={view.name: dict(view.yardstick_basis.facts) for view in views if view.yardstick_basis.facts},
+        commands={view.name: line for view in views if (line := view.yardstick_basis.command)},
+        slots=sum_if_all_known(slots.get(name) for name in backends),
+        slots_each=tuple(slots[name] for name in backends if name in slots),
+        context_tokens=reported_context(views, ()),
+        # The user's own prompts are sent as they are, so that nothing keeps them out of the prefix cache.
+        fresh_by="cache_salt" if takes_salt else "nonce" if plan.prompts is None else None,
+    )
     return PreparedTarget(
         target=target,
         asks=asks,
-        model=_clean_name(any_server.model),
-        reported={
-            "engine": router.sample.kind if asks.router and router is not None else next(iter(engines), None),
-            "version": ", ".join(sorted(versions)) or None,  # also of the engines behind a router
-            "router_version": None if router is None else router.sample.version,
-            "strategy": None if router is None else router.strategy,
-            "engines": tuple(engines) if asks.router else (),
-            "machines": machines_words(nodes, snapshot),
-            "setups": {
-                view.name: dict(view.yardstick_basis.facts) for view in views if view.yardstick_basis.facts
-            },
-            "commands": {view.name: line for view in views if (line := view.yardstick_basis.command)},
-        },
-        backends=watched_backends(target, snapshot),
+        result=found,
+        backends=backends,
         nodes=nodes,
         machines_of={view.name: view.nodes for view in views},
-        slots={view.name: view.slots for view in views if view.slots is not None},
-        max_model_len=reported_context(views, ()),
+        slots=slots,
         kv_capacity_tokens=sum_if_all_known(view.kv_capacity_tokens for view in views),
         capture_sizes=None if only is None else only.capture_sizes,
         yardstick_basis=_yardstick_basis(views),
         names=_backend_names(target, snapshot) if asks.router else None,
-        takes_salt=_takes_salt(plan, accepted, views),
+        takes_salt=takes_salt,
         notes=tuple(_notes(plan, target, accepted, views)),
-        lengths=dict(accepted),
     )
 
 

@@ -34,7 +34,7 @@ from sparktop.sweep.result.results import (
     level_of,
 )
 from sparktop.sweep.run.open_loop import trace_plan
-from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.preparation import PreparedTarget, unmeasured
 from sparktop.sweep.run.search import SloSearch
 from sparktop.sweep.run.validity import with_clock_shifts
 from sparktop.sweep.terms.definitions import CLIENT_LAG, DRIFT
@@ -60,35 +60,13 @@ class ResultBuilder:
             sparktop=__version__,
             simulated=simulated,
             plan=plan_result(plan),
-            targets=tuple(
-                TargetResult(
-                    name=target.name,
-                    url=target.url,
-                    kind=target.kind,
-                    model=target.model,
-                    asked_model=target.model,
-                )
-                for target in plan.targets
-            ),
+            targets=tuple(map(unmeasured, plan.targets)),
         )
 
     def enter_target(self, prepared: PreparedTarget) -> None:
         """Store what the preparation of a target found: its engine and model, or why it cannot be used."""
-        target = self.result.target(prepared.target.name)
-        assert target is not None  # noqa: S101 - every target of the plan is entered above
-        entered = target.model_copy(
-            update={
-                "model": prepared.model,
-                "error": prepared.error,
-                "slots": prepared.all_slots,
-                "slots_each": prepared.slots_each,
-                "context_tokens": prepared.max_model_len,
-                "fresh_by": _fresh_by(prepared, self.result),
-                **prepared.reported,
-            }
-        )
-        self._change(simulated=self.result.simulated or "simulated" in (entered.version or ""))
-        self.result = self.result.with_target(entered)
+        self.mark_simulated(simulated="simulated" in (prepared.result.version or ""))
+        self.result = self.result.with_target(prepared.result)
 
     def enter_guard(self, words: str) -> None:
         """Store the text `words`, which describes the limits at which the sweep stops itself."""
@@ -202,14 +180,6 @@ class ResultBuilder:
             trustworthy=not reasons,
             reasons=reasons,
         )
-
-
-def _fresh_by(prepared: PreparedTarget, result: SweepResult) -> str | None:
-    """Return what keeps prompts out of the prefix cache; None for own ones that nothing keeps out."""
-    if prepared.takes_salt:
-        return "cache_salt"
-    prompts = result.plan.prompts
-    return "nonce" if prepared.lengths and (prompts is None or prompts.texts) else None
 
 
 def _prompt_plan(plan: Plan) -> PromptPlan | None:

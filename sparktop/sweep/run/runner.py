@@ -148,7 +148,7 @@ class SweepRunner:
         targets = {
             prepared.target.name: prepared
             for prepared in await self._prepare(worker)
-            if prepared.error is None
+            if prepared.result.error is None
         }
         if not targets or self._is_stopped():
             return
@@ -195,12 +195,14 @@ class SweepRunner:
             self._builder.enter_target(prepared)
             for note in prepared.notes:
                 self._emit(Notice(note))
-            if prepared.error is not None and len(self._plan.targets) > 1:
-                self._emit(Notice(f"left out: {with_subject(target.name, prepared.error)}"))
+            if prepared.result.error is not None and len(self._plan.targets) > 1:
+                self._emit(Notice(f"left out: {with_subject(target.name, prepared.result.error)}"))
             targets.append(prepared)
         snapshot = self._feed.snapshot()
         self._builder.mark_simulated(simulated=snapshot.simulated)
-        nodes = {prepared.target.name: prepared.nodes for prepared in targets if prepared.error is None}
+        nodes = {
+            prepared.target.name: prepared.nodes for prepared in targets if prepared.result.error is None
+        }
         if nodes:
             words = guard_words(self._plan.guard, nodes, snapshot.nodes)
             self._builder.enter_guard(words)

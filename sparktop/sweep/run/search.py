@@ -761,7 +761,8 @@ def most_concurrencies(
     """
     if limit is None:
         return {}
-    return {name: min(limit, prepared.all_slots or limit, fit or limit) for name, prepared in targets.items()}
+    slots = {name: prepared.result.slots for name, prepared in targets.items()}
+    return {name: min(limit, count or limit, fit or limit) for name, count in slots.items()}
 
 
 def _is_failing(level: LevelResult, max_error_share: float) -> bool:

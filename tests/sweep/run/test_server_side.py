@@ -32,7 +32,7 @@ from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.run.level import LevelRecord
-from sparktop.sweep.run.preparation import PreparedTarget, machines_words
+from sparktop.sweep.run.preparation import PreparedTarget, machines_words, unmeasured
 from sparktop.sweep.run.router_side import (
     BackendNames,
     routing_test,
@@ -68,7 +68,7 @@ def sample(
 
 def record() -> LevelRecord:
     plan = Plan((SOLO,))
-    prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url), backends=("a",))
+    prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url), unmeasured(SOLO), backends=("a",))
     return LevelRecord(plan, prepared, plan.level(SOLO.name, concurrency_point(4)))
 
 
@@ -98,7 +98,7 @@ def test_counters_that_go_back_are_a_restart(later: EngineSample, grown: float, 
 def test_who_served_a_level_is_unknown_after_a_restart(start: float, served: dict[str, int]) -> None:
     """A router that names no backend leaves it to the servers' counters, which begin anew at a restart."""
     router = SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER)
-    prepared = PreparedTarget(router, WorkerTarget(router.url), backends=("a", "b"))
+    prepared = PreparedTarget(router, WorkerTarget(router.url), unmeasured(router), backends=("a", "b"))
     plan = Plan((router,))
     made = LevelRecord(plan, prepared, plan.level(router.name, concurrency_point(4)))
     rest = {name: server_point(sample(1.0)) for name in ("a", "b")}

@@ -36,7 +36,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.run.guard import SILENT_S, GuardWatch, guard_words
 from sparktop.sweep.run.level import limit_side
-from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.preparation import PreparedTarget, unmeasured
 from sparktop.sweep.run.server_side import (
     Counters,
     NodePoint,
@@ -261,7 +261,7 @@ RUNS = [(0.0, 14.5), (35.0, 49.5)]
 def test_fewer_requests_than_servers_are_no_fault_of_the_router(at_once: int, reason: str) -> None:
     """At c = 1 one of two servers is always idle: the load is the limit, and no router is suspected."""
     target = SweepTarget("proxy", "http://proxy", TargetKind.ROUTER)
-    prepared = PreparedTarget(target, WorkerTarget("http://proxy"), backends=("a", "b"))
+    prepared = PreparedTarget(target, WorkerTarget("http://proxy"), unmeasured(target), backends=("a", "b"))
     found = limit_side(prepared, logged(("a", 0.0, 0.0), ("b", 0.0, 0.0)), RUNS, {}, at_once)
     assert found is not None
     assert found.reason == reason

@@ -49,7 +49,7 @@ from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, PlanResult, ServerSide, SweepResult
 from sparktop.sweep.result.store import load, save
 from sparktop.sweep.run.level import LevelRecord
-from sparktop.sweep.run.preparation import PreparedTarget
+from sparktop.sweep.run.preparation import PreparedTarget, unmeasured
 from sparktop.sweep.run.progress import (
     LevelMeasured,
     LoadBatch,
@@ -378,7 +378,7 @@ def recorded() -> tuple[LevelRecord, ServerLog]:
     urls = {name: f"http://127.0.0.1/{name}" for name in ("spark-a", "spark-b")}
     router = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER, backends=urls)
     plan = Plan((router,), (3,), pp=100, tg=4, runs=2)
-    prepared = PreparedTarget(router, WorkerTarget(router.url), backends=tuple(urls))
+    prepared = PreparedTarget(router, WorkerTarget(router.url), unmeasured(router), backends=tuple(urls))
     record, log = LevelRecord(plan, prepared, plan.level(router.name, concurrency_point(3))), ServerLog()
     record.events, record.traces = level_events(), collect(level_events())
     record.spans, record.facts.run_s = [(0.0, 40.0)], [20.0, 20.0]
