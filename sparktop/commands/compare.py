@@ -108,12 +108,11 @@ def _list_names(files: Sequence[str]) -> str:
     references = [load_reference(name) for name in reference_names()]
     width = max(len(table.name) for table in references) + len(PREFIX)
     lines = [f"{PREFIX + table.name:<{width}}  {table.title}; {table.source}\n" for table in references]
-    for stored in stored_sweeps(sweeps_folder(os.environ)):
-        result = stored.result
-        if result is None:
-            lines.append(f"{stored.problem}\n")
+    for path, result in stored_sweeps(sweeps_folder(os.environ)).items():
+        if isinstance(result, UsageError):
+            lines.append(f"{result}\n")
             continue
         names = ", ".join(target.name for target in result.targets) or "no target"
         summary = f"{result.started_at:%Y-%m-%d %H:%M}  {names}  {result.status or 'not finished'}"
-        lines.append(f"{clean(stored.path, 300)}  {summary}\n")
+        lines.append(f"{clean(path, 300)}  {summary}\n")
     return "".join(lines)

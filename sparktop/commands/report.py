@@ -234,19 +234,16 @@ def last_stored() -> Path:
     from sparktop.watch.state_files import results_under_way
 
     folder = sweeps_folder(os.environ)
-    readable = [stored for stored in reversed(stored_sweeps(folder)) if stored.result is not None]
+    stored = reversed(stored_sweeps(folder).items())
+    measured = {path: found.is_measured for path, found in stored if not isinstance(found, UsageError)}
     running = results_under_way()
-    is_measured = [
-        stored.result is not None and stored.result.is_measured and stored.path.resolve() not in running
-        for stored in readable
-    ]
-    if readable:
-        skipped = is_measured.index(True) if any(is_measured) else 0
-        for stored in readable[:skipped]:
-            why = "still runs" if stored.path.resolve() in running else "has no measured level"
-            tell(f"last: {clean(stored.path.name, 120)} {why}; an older result is used")
-        _hint_on_terminal(f"{clean(readable[skipped].path, 300)}")
-        return readable[skipped].path
+    usable = [path for path, is_measured in measured.items() if is_measured and path.resolve() not in running]
+    for path in measured:
+        if not usable or path == usable[0]:
+            _hint_on_terminal(f"{clean(path, 300)}")
+            return path
+        why = "still runs" if path.resolve() in running else "has no measured level"
+        tell(f"last: {clean(path.name, 120)} {why}; an older result is used")
     raise UsageError(f"{clean(folder, 300)}: holds no sweep; make one with sparktop sweep, or name a FILE")
 
 

@@ -31,7 +31,7 @@ from sparktop.sweep.compare.ratio import main_rate
 from sparktop.sweep.compare.series import Series, series_of
 from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
-from sparktop.sweep.result.store import StoredSweep, named_parts, parse, read_value
+from sparktop.sweep.result.store import named_parts, parse, read_value
 from sparktop.sweep.view.capacity import capacity_title
 from sparktop.sweep.view.result import StoredSource, imported_source, status_of, stored_source
 from sparktop.watch.state_files import results_under_way
@@ -202,10 +202,10 @@ class History(Struct, eq=False):
             data = read_value(path)
             if _is_foreign(key, data):
                 return stamp, imported_row(key, read_file(path), started_at(data))
-            stored = StoredSweep(path, parse(_without_requests(data), str(path)))
+            return stamp, stored_row(parse(_without_requests(data), str(path)), key)
         except UsageError as error:
-            stored = StoredSweep(path, None, self.short(error))
-        return stamp, stored_row(stored, key)
+            began_at, label = named_parts(path) or (None, clean(path.stem, _NAME_LENGTH))
+            return stamp, HistoryRow(key, began_at, label, "unreadable", problem=self.short(error))
 
     def short(self, error: SparktopError) -> str:
         """Return the text of an error with the path of the folder of results removed."""
@@ -292,21 +292,14 @@ _NAME_LENGTH = 60
 """Most characters of a name in the list."""
 
 
-def stored_row(stored: StoredSweep, key: str) -> HistoryRow:
-    """Return the row of a stored sweep, which has this key.
-
-    The row of an unreadable file has the status "unreadable" and the reason as `problem`.
-    """
-    result, name = stored.result, clean(stored.path.stem, _NAME_LENGTH)
-    if result is None:
-        began_at, label = named_parts(stored.path) or (None, name)
-        return HistoryRow(key, began_at, label, "unreadable", problem=stored.problem)
+def stored_row(result: SweepResult, key: str) -> HistoryRow:
+    """Return the row of a stored sweep, which has this key."""
     levels = [level for target in result.targets for level in target.levels]
     models = dict.fromkeys(target.model for target in result.targets if target.model is not None)
     return HistoryRow(
         key=key,
         started_at=result.started_at,
-        name=_traffic_name(result) or result.plan.preset or name,
+        name=_traffic_name(result) or result.plan.preset or clean(Path(key).stem, _NAME_LENGTH),
         status=status_of(result).value,
         targets=tuple(target.name for target in result.targets),
         model=", ".join(models) or None,

@@ -389,12 +389,11 @@ class SweepDesk:
     async def _edit(self, selected: PanelKey | None) -> None:
         from sparktop.sweep.plan.draft import draft_of, recall, remember, without_missing
         from sparktop.sweep.plan.presets import DEFAULT
-        from sparktop.sweep.result.store import stored_sweeps
+        from sparktop.sweep.result.store import earlier_results
         from sparktop.ui.screens.editor.screen import SweepEditor
 
         folder = self.folder()
-        stored = [] if folder is None else await asyncio.to_thread(stored_sweeps, folder, _EARLIER)
-        earlier = [sweep.result for sweep in stored if sweep.result is not None]
+        earlier = [] if folder is None else await asyncio.to_thread(earlier_results, folder, _EARLIER)
         targets, presets, guard = self._watched_targets(), self.presets(), self.watch.guard
         names_to_load = self._names_to_load(targets, (), selected)
         if self._why_not_all(targets, names_to_load, selected):

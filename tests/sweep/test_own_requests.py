@@ -21,6 +21,7 @@ from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.plan.texts import TEXTS, text_at
+from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import stored_sweeps
 from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.view.curves import sweep_plots
@@ -70,22 +71,22 @@ async def test_what_was_sent_is_recorded_without_secrets(command: Command, serve
     for one in seen:
         assert one.headers["x-tenant"] == SECRETS[0]
         assert {key: one.body[key] for key in EXTRA} == EXTRA
-    (kept,) = stored_sweeps(command.folder)
-    assert kept.result is not None
-    plan = kept.result.plan
+    ((path, kept),) = stored_sweeps(command.folder).items()
+    assert isinstance(kept, SweepResult)
+    plan = kept.plan
     assert plan.pp is None
     assert plan.prompts is not None
     assert (plan.prompts.name, plan.prompts.count, len(plan.prompts.digest or "")) == ("day.jsonl", 4, 64)
     assert list(plan.extra_body) == list(EXTRA)
     assert plan.extra_body["temperature"] == 0
     assert plan.headers == ("X-Tenant",)
-    assert [level.counted_prompt_tokens is not None for level in kept.result.targets[0].levels] == [True]
+    assert [level.counted_prompt_tokens is not None for level in kept.targets[0].levels] == [True]
     written = [file for file in command.home.rglob("*") if file.is_file() and file.name != "day.jsonl"]
     assert command.home / "result.json" in written
     texts = [out, err, *(file.read_text("utf-8", "replace") for file in written)]
     for form in ("md", "html", "csv", "post"):
         target = command.home / f"report.{form}"
-        assert main(["report", str(kept.path), "--format", form, "-o", str(target)]) == 0
+        assert main(["report", str(path), "--format", form, "-o", str(target)]) == 0
         texts.append(target.read_text(encoding="utf-8"))
         assert "day.jsonl" in texts[-1] or form == "csv"
     for secret in SECRETS:
@@ -102,7 +103,7 @@ async def test_a_server_that_repeats_them_is_not_quoted(command: Command, server
     server.behave = refuse
     code, out, err = await command.run(*_words(server, _file(command.home)))
     assert code != 0
-    texts = [out, err, *(one.path.read_text(encoding="utf-8") for one in stored_sweeps(command.folder))]
+    texts = [out, err, *(path.read_text(encoding="utf-8") for path in stored_sweeps(command.folder))]
     assert "not usable" in out + err
     for secret in SECRETS:
         assert not [text for text in texts if secret in text]
@@ -253,9 +254,9 @@ async def test_each_kind_of_text_has_a_level_with_its_acceptance(tmp_path: Path,
     measured = [one for one in behaviour.asked if any(opening in one.prompt for opening in ACCEPTED)]
     assert len(measured) == len({one.prompt for one in measured}) == 12
     assert all(one.body["temperature"] == 0 for one in measured)
-    (kept,) = stored_sweeps(command.folder)
-    assert kept.result is not None
-    levels = kept.result.targets[0].in_order()
+    ((path, kept),) = stored_sweeps(command.folder).items()
+    assert isinstance(kept, SweepResult)
+    levels = kept.targets[0].in_order()
     names = [f"c = {at} {one}" for at in (1, 2) for one in TEXTS]
     assert [one.point.label for one in levels] == names
     shares = [
@@ -263,21 +264,21 @@ async def test_each_kind_of_text_has_a_level_with_its_acceptance(tmp_path: Path,
     ]
     expected = [(90.0, 2.7), (40.0, 1.2), (80.0, 2.4), (60.0, 1.8)] * 2
     assert shares == (expected if speculates else [(None, None)] * 8)
-    found = headline(kept.result, None) or ""
+    found = headline(kept, None) or ""
     if speculates:
         assert re.match(
             r"code [\d.,]+ tok/s.* \(90 % of drafts accepted\).*; prose .* \(40 %\).*; table", found
         )
     else:
         assert re.match(r"code [\d.,]+ tok/s.*; prose .*; table .*; agent [\d.,]+ tok/s", found)
-    for plot in sweep_plots(kept.result):
+    for plot in sweep_plots(kept):
         drawn = [line.name for line in plot.lines]
         assert drawn == [one for one in TEXTS if one in drawn]
-    repeated = repeat_command(kept.result)
+    repeated = repeat_command(kept)
     assert "--preset kinds -c 1,2 --pp 512 --tg 9" in repeated
     assert "--prompts" not in repeated
     for form in ("md", "csv", "html"):
-        assert main(["report", str(kept.path), "--format", form, "-o", str(tmp_path / f"r.{form}")]) == 0
+        assert main(["report", str(path), "--format", form, "-o", str(tmp_path / f"r.{form}")]) == 0
     text = (tmp_path / "r.md").read_text(encoding="utf-8")
     assert "built-in texts: code, prose, table, agent" in text
     assert "own prompts" not in text

@@ -12,7 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from sparktop.sweep.result.store import load, stored_sweeps, sweeps_folder
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.store import earlier_results, load, stored_sweeps, sweeps_folder
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import watched
 
@@ -91,7 +92,7 @@ async def test_json_is_all_there_is_on_standard_output(command: Command) -> None
         url = servers.targets[0].url
         words = ["--target", f"solo={url}", "-c", "1,2", *SMALL, "--seed", "7"]
         code, out, err = await command.run(*words)
-        (kept,) = stored_sweeps(command.folder)
+        ((path, kept),) = stored_sweeps(command.folder).items()
         _, _, again = await command.run(*words)
     assert code == 0, err
     assert ("no earlier sweep with" in err, "estimated from your sweep of" in again) == (True, True)
@@ -101,10 +102,10 @@ async def test_json_is_all_there_is_on_standard_output(command: Command) -> None
     assert [level["concurrency"] for level in told["targets"][0]["levels"]] == [1, 2]
     assert "\x1b" not in err
     assert "solo: c = 2" in err
-    assert kept.result is not None
     assert told["headline"].startswith(("best: c = ", "TTFT p90 stays", "every TTFT"))
-    assert kept.result.to_json() == {**told, "headline": None}
-    assert str(kept.path) in err
+    assert isinstance(kept, SweepResult)
+    assert kept.to_json() == {**told, "headline": None}
+    assert str(path) in err
 
 
 async def test_a_router_is_found_out_without_a_configuration(command: Command) -> None:
@@ -161,9 +162,8 @@ async def test_a_signal_keeps_what_is_done(
     told = json.loads(out)
     assert told["status"] == "cancelled"
     assert told["targets"][0]["levels"][0]["requests"]["ok"] == 1
-    (kept,) = stored_sweeps(command.folder)
-    assert kept.result is not None
-    assert kept.result.status == "cancelled"
+    (kept,) = earlier_results(command.folder, 0)
+    assert kept.status == "cancelled"
     server.held.set()
     await server.all_gone.wait()
 

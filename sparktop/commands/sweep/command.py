@@ -497,12 +497,10 @@ def ask_first(plan: Plan, watch: Watch, *, is_sure: bool) -> None:
 def _make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
     """Run the sweep, write its result, and return the exit code."""
     from sparktop.commands.sweep.run import measure, plan_line  # late: as above
-    from sparktop.sweep.result.store import stored_sweeps, sweeps_folder
+    from sparktop.sweep.result.store import earlier_results, sweeps_folder
     from sparktop.sweep.view.result import result_view
 
-    stored = stored_sweeps(sweeps_folder(os.environ), _EARLIER)
-    earlier = [sweep.result for sweep in stored if sweep.result is not None]
-    tell(plan_line(plan, earlier))
+    tell(plan_line(plan, earlier_results(sweeps_folder(os.environ), _EARLIER)))
     result = measure(plan, watch, form, output, render)
     _draw(result)
     code = verdict(result, plan)

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
-from msgspec import Struct
 from pydantic import ValidationError
 
 from sparktop.errors import OutputError, UsageError
@@ -88,15 +87,6 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]+")
 """What a file's name may not hold."""
 _MOST_SAME_TIME = 1000
 """Files of one second and label."""
-
-
-class StoredSweep(Struct, frozen=True):
-    """A stored result file: the result in it, or the reason why it cannot be read."""
-
-    path: Path
-    result: SweepResult | None
-    problem: str | None = None
-    """Why the file cannot be read, as one line of text; None exactly when there is a result."""
 
 
 def sweeps_folder(env: Mapping[str, str]) -> Path:
@@ -196,16 +186,20 @@ def _without_removed(data: object) -> object:
     return {**cast("dict[str, object]", data), "plan": plan, **of_levels}
 
 
-def stored_sweeps(folder: Path, newest: int = 0) -> list[StoredSweep]:
-    """Read all results in a folder, or so many of the `newest`; the oldest comes first.
+def stored_sweeps(folder: Path, newest: int = 0) -> dict[Path, SweepResult | UsageError]:
+    """Read all results in a folder, or so many of the `newest`, by path; the oldest comes first.
 
-    An unreadable file is included with its problem. The list is empty if the folder cannot be read.
+    Of a file that cannot be read there is the error. It is empty if the folder cannot be read.
     """
-    paths = sorted(folder.glob("[!.]*.json"))[-newest:]
-    sweeps = []
-    for path in paths:
+    sweeps: dict[Path, SweepResult | UsageError] = {}
+    for path in sorted(folder.glob("[!.]*.json"))[-newest:]:
         try:
-            sweeps.append(StoredSweep(path, load(path)))
+            sweeps[path] = load(path)
         except UsageError as error:
-            sweeps.append(StoredSweep(path, None, str(error)))
+            sweeps[path] = error
     return sweeps
+
+
+def earlier_results(folder: Path, newest: int) -> list[SweepResult]:
+    """Return the results of so many of the `newest` files in a folder as can be read."""
+    return [found for found in stored_sweeps(folder, newest).values() if isinstance(found, SweepResult)]

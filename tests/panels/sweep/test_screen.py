@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -44,7 +43,6 @@ from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from sparktop.sweep.compare.series import Series, SeriesLevel, series_of
 from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import Validity
-from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.result import result_view
 from tests.panels.drawn import largest_blank, texts
@@ -65,7 +63,7 @@ WIDTHS, HEIGHTS = st.integers(60, 200), st.integers(16, 50)
 
 
 def history(count: int, preview: SweepView | None) -> Draw:
-    row = stored_row(StoredSweep(Path("1.json"), result()), "1.json")
+    row = stored_row(result(), "1.json")
     rows = [replace(row, key=f"{index}.json") for index in range(count)]
     return lambda width, height: history_screen(rows, width, height, chosen="0.json", preview=preview)
 

@@ -6,7 +6,6 @@ import html
 import json
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from sparktop.commands.sweep.run import level_line
 from sparktop.panels.parts.text import row_text
@@ -27,7 +26,6 @@ from sparktop.sweep.result.results import (
     TargetResult,
     Validity,
 )
-from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.view.result import result_view
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -87,7 +85,7 @@ def full_sweep(
 def texts_of(result: SweepResult) -> Iterator[tuple[str, str]]:
     """Yield (form, text) of all that a user reads of a result."""
     view = result_view(result)
-    row = stored_row(StoredSweep(Path("1.json"), result), "1.json")
+    row = stored_row(result, "1.json")
     for width, height in ((80, 24), (120, 36), (200, 50)):
         drawn = {
             "screen": sweep_screen(view, width, height),

@@ -12,7 +12,6 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +35,6 @@ from sparktop.sweep.result.results import (
     Validity,
     level_of,
 )
-from sparktop.sweep.result.store import StoredSweep
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
 from sparktop.sweep.view.marks import ttft_error_words
 from sparktop.sweep.view.result import result_view
@@ -277,9 +275,7 @@ def check_best(result: SweepResult, texts: Texts) -> None:
         assert bool(others) is not bool(best[1])
         # Of the levels that may be as good, one has the sign of the best.
         assert alike <= others | {best[2]}
-        listed = METRICS["decode_tps"].text(
-            stored_row(StoredSweep(Path("1.json"), result), "1.json").decode_tps
-        )
+        listed = METRICS["decode_tps"].text(stored_row(result, "1.json").decode_tps)
         assert any(f"{BEST}{listed} " in row for row in drawn)
 
 

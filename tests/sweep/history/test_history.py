@@ -18,7 +18,7 @@ from sparktop.model.load import LoadKind, LoadMode, concurrency_point
 from sparktop.model.sweep import SweepStatus
 from sparktop.sweep.history import History, stored_row, title_of
 from sparktop.sweep.result.results import AgentsResult, LevelResult, Rate, SweepResult
-from sparktop.sweep.result.store import StoredSweep, new_file, save
+from sparktop.sweep.result.store import new_file, save
 from sparktop.watch.state_files import announced_load
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
 
@@ -189,7 +189,7 @@ def test_a_sweep_of_agents_is_named_by_its_workload_and_has_a_rate() -> None:
     made = made_sweep(("a", (level,)))
     agents = {"load": LoadKind.AGENTS, "mode": LoadMode.AGENTS, "workload": "coder", "preset": "quick"}
     result = made.model_copy(update={"plan": made.plan.model_copy(update=agents)})
-    row = stored_row(StoredSweep(Path("one.json"), result), "one.json")
+    row = stored_row(result, "one.json")
     assert (row.name, row.decode_tps) == ("agents coder", 75.0)
     assert title_of(replace(row, started_at=None)) == "agents coder"
     assert row.most is not None

@@ -12,7 +12,7 @@ import pytest
 
 from sparktop.model.targets import BackendTarget, SweepSpec, Watch
 from sparktop.panels.parts.text import row_text
-from sparktop.sweep.result.store import stored_sweeps, sweeps_folder
+from sparktop.sweep.result.store import earlier_results, sweeps_folder
 from sparktop.sweep.session import Stage
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
@@ -79,10 +79,9 @@ async def test_one_key_gives_a_table_with_a_verdict(tmp_path: Path) -> None:
             await pilot.pause()
             # The best level without doubts: on a machine at its limit that may be c = 1.
             assert re.search("┐why\\?┌ spark-[ab] c = [14]", text(app)), "the best level is selected first"
-    (kept,) = stored_sweeps(sweeps_folder(env))
-    assert kept.result is not None
-    assert kept.result.status == "done"
-    assert [len(target.levels) for target in kept.result.targets] == [2, 2]
+    (kept,) = earlier_results(sweeps_folder(env), 0)
+    assert kept.status == "done"
+    assert [len(target.levels) for target in kept.targets] == [2, 2]
 
 
 @pytest.fixture
@@ -136,10 +135,9 @@ async def test_a_terminal_that_goes_away_stops_the_load_and_saves(
         assert await process.wait() == code
     server.held.set()
     await server.all_gone.wait()
-    (kept,) = stored_sweeps(sweeps_folder(terminal.env))
-    assert kept.result is not None
-    assert kept.result.status == "cancelled"
-    assert kept.result.targets[0].levels[0].requests.ok == 1
+    (kept,) = earlier_results(sweeps_folder(terminal.env), 0)
+    assert kept.status == "cancelled"
+    assert kept.targets[0].levels[0].requests.ok == 1
     assert not list((tmp_path / ".local").rglob("*.log")) or "Traceback" not in "".join(
         path.read_text() for path in (tmp_path / ".local").rglob("*.log")
     )

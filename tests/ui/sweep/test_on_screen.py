@@ -15,7 +15,8 @@ from textual.widgets import Static
 from sparktop.errors import SparktopError
 from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.panels.board.layout import PanelKey
-from sparktop.sweep.result.store import load, stored_sweeps
+from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.result.store import earlier_results, load, stored_sweeps
 from sparktop.sweep.session import Stage
 from sparktop.ui.screens.dialogs import AskScreen, QuitScreen
 from sparktop.ui.screens.help import HelpScreen
@@ -76,18 +77,18 @@ async def test_done_stays_as_a_band_until_it_is_dismissed(stage: SweepStage) -> 
         await stage.finish()
         assert stage.at() is Stage.OVER
         assert "┐done┌" in stage.text
-        (kept,) = stored_sweeps(stage.folder)
-        assert kept.result is not None
-        assert kept.result.status == "done"
-        assert kept.path.name in stage.toasts()[-1]
+        ((path, kept),) = stored_sweeps(stage.folder).items()
+        assert isinstance(kept, SweepResult)
+        assert kept.status == "done"
+        assert path.name in stage.toasts()[-1]
         started, ended = stage.events()
         assert "started on spark-a, proxy" in started
         assert "done: 6 levels" in ended
-        assert kept.path.name in ended
+        assert path.name in ended
         await stage.press("escape")
         assert stage.at() is Stage.NONE
         assert "┐done┌" not in stage.text
-        assert kept.path.exists()
+        assert path.exists()
 
 
 async def test_x_twice_stops_and_says_what_is_kept(stage: SweepStage) -> None:
@@ -325,9 +326,8 @@ async def test_quitting_asks_while_a_sweep_runs(stage: SweepStage) -> None:
         assert stage.app.screen_stack == [stage.app.overview, stage.top()]
         await stage.press("y")
     assert stage.stopped_by() == "the program was left"
-    (kept,) = stored_sweeps(stage.folder)
-    assert kept.result is not None
-    assert kept.result.status == "cancelled"
+    (kept,) = earlier_results(stage.folder, 0)
+    assert kept.status == "cancelled"
 
 
 async def test_a_second_ctrl_c_quits_at_once(stage: SweepStage) -> None:
@@ -349,9 +349,8 @@ async def test_leaving_in_any_other_way_saves_too(stage: SweepStage) -> None:
         await stage.start()
         stage.play(("spark-a", 1))
     assert stage.stopped_by() == "the program ended"
-    (kept,) = stored_sweeps(stage.folder)
-    assert kept.result is not None
-    assert kept.result.status == "cancelled"
+    (kept,) = earlier_results(stage.folder, 0)
+    assert kept.status == "cancelled"
 
 
 async def test_a_generator_that_does_not_end_does_not_hold_the_program(
