@@ -356,9 +356,9 @@ def search(made: Setup, seed: int) -> tuple[CapacitySearch, Measured]:
         alone = collect(run_level(made._replace(plan=plan), 1, 120.0, f"{seed}"))
         first = 1 / median(one.e2e_s or 1.0 for one in alone if one.ok)
     found = CapacitySearch(capacity, first)
-    while (probe := found.next()) is not None:
-        value = probe.point.value
-        found.add(value, measured.judge(value, probe.run, decides=probe.decides))
+    while (value := found.next()) is not None:
+        run, decides = found.runs.get(value, 0), found.fails is not None
+        found.add(value, measured.judge(value, run, decides=decides))
     return found, measured
 
 

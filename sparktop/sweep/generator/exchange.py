@@ -406,15 +406,13 @@ class BodyForm(Struct, frozen=True):
         No `temperature` is sent, so the server's default applies. With temperature 0, a model with random
         weights would repeat itself, and routers treat repeated output as a fault.
         """
-        fields: dict[str, object] = {"model": self.model}
         if self.api is Api.CHAT:
             before = [] if context is None else [{"role": "system", "content": context}]
             messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-            fields["messages"] = [*before, *messages]
+            encoded = _compact_json([*before, *messages])
         else:
-            fields["prompt"] = prompt if context is None else f"{context}\n{prompt}"
-        body = _compact_json(fields | self._other_fields(output_tokens, cache_salt))
-        return endpoint.head("POST", self.path, len(body)) + body
+            encoded = _compact_json(prompt if context is None else f"{context}\n{prompt}")
+        return self.conversation(endpoint, (encoded[1:-1],), output_tokens, cache_salt)
 
     def conversation(
         self, endpoint: Endpoint, parts: Iterable[bytes], output_tokens: int, cache_salt: str | None
@@ -458,8 +456,8 @@ class Recipe(Struct, frozen=True):
     it sends this event as soon as it accepts the request."""
 
 
-def _compact_json(fields: dict[str, object]) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()
+def _compact_json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 # The log of a load run in progress: events, tokens per tenth of a second, exact arrival times of tokens.

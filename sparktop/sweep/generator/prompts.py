@@ -128,28 +128,22 @@ Part = tuple[WordKind, str]
 """A piece of a sentence (word or punctuation mark) with its grammatical role."""
 
 
-class PromptTokens:
+class PromptTokens(Struct, frozen=True):
     """The number of tokens of each piece of a prompt, for one model and API.
 
     A piece is a word with the space before it, or a punctuation mark.
     """
 
-    def __init__(
-        self, overhead: float = 0.0, costs: Mapping[str, float] | None = None, otherwise: float = 1.0
-    ) -> None:
-        """Store `overhead`, the extra tokens of each prompt, and `costs`, the number of tokens of each piece.
-
-        A piece is a word with the space before it, or a punctuation mark; one that is not in `costs` has
-        `otherwise` tokens. The overhead is the chat template and the first word of a prompt.
-        """
-        self.overhead = overhead
-        """Tokens of the chat template and the first word of a prompt."""
-        self.costs: Mapping[str, float] = costs or {}
-        self._otherwise = otherwise
+    overhead: float = 0.0
+    """Tokens of the chat template and the first word of a prompt."""
+    costs: Mapping[str, float] = {}
+    """The number of tokens of each piece."""
+    otherwise: float = 1.0
+    """Tokens of a piece that is not in `costs`."""
 
     def of(self, piece: str) -> float:
         """Return the tokens of a piece: a word with the space before it, or a punctuation mark."""
-        return self.costs.get(piece, self._otherwise)
+        return self.costs.get(piece, self.otherwise)
 
 
 class Book:

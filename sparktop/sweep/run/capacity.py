@@ -32,7 +32,7 @@ from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError,
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.progress import SearchJudged
 from sparktop.sweep.run.result_builder import ResultBuilder
-from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch, Probe, keeps_up
+from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch, keeps_up
 from sparktop.sweep.terms.definitions import METRICS
 
 # The answer of a capacity search as its result file stores it, and what ran out first.
@@ -327,12 +327,13 @@ class CapacityLevels(Struct, eq=False):
             capacity = replace(capacity, most=min(capacity.most, float(most_connections)))
         search = CapacitySearch(capacity, first)
         try:
-            while (probe := search.next()) is not None and not self.maker.cancellation.requested:
-                self._announce_time_left(search, plan, probe)
-                judged = await self._measure_run(capacity, plan, probe)
+            while (value := search.next()) is not None and not self.maker.cancellation.requested:
+                decides = search.fails is not None
+                self._announce_time_left(search, plan, value, decides=decides)
+                judged = await self._measure_run(capacity, plan, value, decides=decides)
                 if judged is None:
                     break
-                search.add(probe.point.value, judged)
+                search.add(value, judged)
                 self._store_answer(capacity_answer(search, self._levels, complete=False))
         finally:
             self.maker.plan = plan
@@ -352,9 +353,8 @@ class CapacityLevels(Struct, eq=False):
         value = value_to_repeat(held, search.holds, self._newest)
         if value is None:
             return
-        probe = Probe(LoadPoint(capacity.kind, value), len(self._runs[value]), decides=True)
         try:
-            await self._measure_run(capacity, plan, probe)
+            await self._measure_run(capacity, plan, value, decides=True)
         finally:
             self.maker.plan = plan
 
@@ -365,16 +365,21 @@ class CapacityLevels(Struct, eq=False):
             if (result := self.builder.result.capacity) is not None:
                 self.maker.emit(SearchJudged(result))
 
-    async def _measure_run(self, capacity: Capacity, plan: Plan, probe: Probe) -> LoadVerdict | None:
-        """Make one run of a level; return the judgement by all its runs, None if it was not completed."""
-        value = probe.point.value
-        run_plan = self.maker.plan = level_plan(plan, probe.point, self._pace, decides=probe.decides)
-        level = plan.level(self.prepared.target.name, probe.point)
+    async def _measure_run(
+        self, capacity: Capacity, plan: Plan, value: float, *, decides: bool
+    ) -> LoadVerdict | None:
+        """Make one more run of the level at a load; return the judgement by all its runs.
+
+        Of a run that `decides`, the answer is near. None if it was not completed.
+        """
+        point, run = LoadPoint(capacity.kind, value), len(self._runs.get(value, ()))
+        run_plan = self.maker.plan = level_plan(plan, point, self._pace, decides=decides)
+        level = plan.level(self.prepared.target.name, point)
         record = self._records.get(value)
         if record is None:
             record = LevelRecord(run_plan, self.prepared, level)
             self._records[value] = record
-        batch = RunBatch(level, (probe.run,), first=probe.run == 0)
+        batch = RunBatch(level, (run,), first=run == 0)
         try:
             made = await self.measure(self.maker, batch, record)
         except (TargetFailedError, LevelRefusedError) as error:
@@ -385,22 +390,23 @@ class CapacityLevels(Struct, eq=False):
         self._levels[value] = made
         unstable = unstable_words(made)
         judged = judge(capacity, record.traces, max_error_share=run_plan.max_error_share, unstable=unstable)
-        of_run = [trace for trace in record.traces if trace.run == probe.run]
+        of_run = [trace for trace in record.traces if trace.run == run]
         alone = judge(capacity, of_run, max_error_share=run_plan.max_error_share)
         self._runs.setdefault(value, []).append((alone, datetime.now(UTC)))
         self._newest = value
-        seconds = (run_plan.duration_s or 0.0) * (probe.run + 1)
+        seconds = (run_plan.duration_s or 0.0) * (run + 1)
         self._pace = self._pace.after(judged.median_s, judged.requests, value, seconds)
         return judged
 
-    def _announce_time_left(self, search: CapacitySearch, plan: Plan, probe: Probe) -> None:
+    def _announce_time_left(self, search: CapacitySearch, plan: Plan, value: float, *, decides: bool) -> None:
         """Set how long the search may go on, which the maker announces with the levels.
 
-        At a slow rate the run `probe` lasts longer than the plan's levels, and those after it about as long.
+        At a slow rate the next run lasts longer than the plan's levels, and those after it about as long.
         """
-        next_s = level_plan(plan, probe.point, self._pace, decides=probe.decides).duration_s or 0.0
-        is_rate = probe.point.kind is LoadKind.RATE
-        usual_run_s = LEVEL_OVERHEAD * (next_s if is_rate and probe.decides else plan.duration_s or 0.0)
+        point = LoadPoint(plan.kind, value)
+        next_s = level_plan(plan, point, self._pace, decides=decides).duration_s or 0.0
+        is_slow = plan.kind is LoadKind.RATE and decides
+        usual_run_s = LEVEL_OVERHEAD * (next_s if is_slow else plan.duration_s or 0.0)
         longest_run_s = LEVEL_OVERHEAD * max(longest_seconds(plan), next_s)
         most_runs = search.runs_left()
         usual_runs = min(search.levels_left(), most_runs)

@@ -445,16 +445,16 @@ before the servers become idle."""
 
 def _open_forecast(plan: Plan) -> Forecast:
     duration_s, repeats = plan.duration_s or OPEN_S, plan.runs * len(plan.targets)
+    if plan.search_rate:
+        levels = _RATE_SEARCH_LEVELS * len(plan.targets)
+        return Forecast("a guess: the server decides how many levels", levels, _timed_range(plan, levels))
     requests = repeats * sum(round(mean_per_s(point) * duration_s) for point in plan.points)
     before = repeats * sum(round(point.value * ramp_s(plan)) for point in plan.points)
-    if plan.search_rate:
-        why, levels = "a guess: the server decides how many levels", _RATE_SEARCH_LEVELS
-        return Forecast(why, levels * len(plan.targets), _open_range(plan, levels))
-    levels = len(plan.points) * len(plan.lengths)
+    levels = len(plan.points) * len(plan.lengths) * len(plan.targets)
     return Forecast(
         "by its rates",
-        levels * len(plan.targets),
-        _open_range(plan, levels),
+        levels,
+        _timed_range(plan, levels),
         requests=requests * len(plan.lengths),
         warm_ups=before * len(plan.lengths),
         prompt_tokens=requests * sum(plan.lengths),
@@ -462,11 +462,10 @@ def _open_forecast(plan: Plan) -> Forecast:
     )
 
 
-def _open_range(plan: Plan, levels: int) -> TimeRange:
-    """Return the duration of levels at rates; beyond a server's limit, requests take as long again."""
-    runs = levels * plan.runs * len(plan.targets)
+def _timed_range(plan: Plan, levels: int) -> TimeRange:
+    """Return the duration of levels of a rate or of agents, whose last answers are waited for."""
     each_s = ramp_s(plan) + (plan.duration_s or OPEN_S) + _REST_S
-    return TimeRange(runs * each_s, runs * (each_s + tail_s(plan)))
+    return TimeRange(levels * plan.runs * each_s, levels * plan.runs * (each_s + tail_s(plan)))
 
 
 def _replay_forecast(plan: Plan, replay: TraceReplay) -> Forecast:
@@ -488,10 +487,7 @@ def _conversation_forecast(plan: Plan) -> Forecast:
     has_past = plan.conversations is not None and plan.conversations.calls > 1
     # Requests that compute the earlier turns of conversations before the measured time.
     past = sum(int(point.value) for point in plan.points) if has_past else 0
-    each_s = ramp_s(plan) + (plan.duration_s or 0.0) + _REST_S
-    # Pasts are computed before, and answers that began in the measured time are waited for.
-    time = TimeRange(levels * plan.runs * each_s, levels * plan.runs * (each_s + tail_s(plan)))
-    warm_ups = past * len(plan.targets) * plan.runs
+    warm_ups, time = past * len(plan.targets) * plan.runs, _timed_range(plan, levels)
     return Forecast("by the duration of its levels", levels, time, warm_ups=warm_ups)
 
 

@@ -256,16 +256,6 @@ _LOW, _SEARCH_HALF, _HIGH = 0.025, 0.5, 0.975
 """Quantiles of the answer: the ends of its 95 % interval, and its median."""
 
 
-class Probe(Struct, frozen=True):
-    """A run of a level to make next."""
-
-    point: LoadPoint
-    run: int
-    """Number of the run in its level, from 0: another number has other requests."""
-    decides: bool = False
-    """Whether the run is near the answer, so that it needs many requests."""
-
-
 class CapacitySearch:
     """Chooses the runs to make, one after the other, and keeps the judgement of each level."""
 
@@ -353,16 +343,10 @@ class CapacitySearch:
             return Verdict.HOLDS
         return Verdict.FAILS if chance >= _HIGH else Verdict.UNSURE
 
-    def next(self) -> Probe | None:
-        """Return the next run to make; None at the end of the search."""
-        is_over = self.made >= MOST_SEARCH_RUNS or (self._grid.is_rate and self._near >= _MOST_NEAR_RATES)
-        value = None if is_over else self._next_value()
-        if value is None:
+    def next(self) -> float | None:
+        """Return the load of the next run to make; None at the end of the search."""
+        if self.made >= MOST_SEARCH_RUNS or (self._grid.is_rate and self._near >= _MOST_NEAR_RATES):
             return None
-        point = LoadPoint(self._capacity.kind, value)
-        return Probe(point, self.runs.get(value, 0), self.fails is not None)
-
-    def _next_value(self) -> float | None:
         if not self.judged:
             return self._grid.first
         top = max(self.judged)
