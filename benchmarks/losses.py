@@ -234,7 +234,8 @@ def _replayed(path: Path) -> None:
 
 def _commanded(*words: str) -> None:
     """Run a command of sparktop in this process, and discard its output."""
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8")  # results are written as bytes
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()):
         assert sparktop(list(words)) in {0, 1, 2, 3}  # noqa: S101 - a finding
 
 

@@ -27,8 +27,8 @@ from sparktop.config.toml_text import key_lines, key_name, line_of
 from sparktop.config.watch import (
     PUBLIC_KEYS,
     read_config,
-    unset_variables,
     variable_words,
+    warnings_of,
     watch_of,
 )
 from sparktop.errors import ConfigError, did_you_mean
@@ -574,8 +574,8 @@ class Config(Struct, frozen=True):
         return watch_of(self.settings, self.path, env)
 
     def warnings(self, env: Mapping[str, str]) -> list[str]:
-        """Return a warning for each environment variable that the file names but `env` does not have."""
-        return unset_variables(self.settings, self.path, self.text, env)
+        """Return a warning for each environment variable that `env` lacks, and each server listed twice."""
+        return warnings_of(self.settings, self.path, self.text, env)
 
 
 def _sensitive(kind: Kind, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, object]]:  # noqa: ANN401 - of any kind

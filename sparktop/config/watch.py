@@ -60,7 +60,7 @@ def read_config(path: Path) -> tuple[str, os.stat_result]:
     if len(body) > MOST_BYTES:
         raise ConfigError(f"{file}: is larger than {MOST_BYTES >> 20} MiB: no configuration file")
     try:
-        return body.decode(), status
+        return body.decode("utf-8-sig"), status
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}:{line}: is not UTF-8 text") from None
@@ -185,8 +185,8 @@ def _absolute_path(name: str | None, path: Path, env: Mapping[str, str]) -> str 
     return str(path.absolute().parent / name)
 
 
-def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, str]) -> list[str]:
-    """Return a warning for each environment variable that the settings name but `env` does not have.
+def warnings_of(settings: Plain, path: Path, text: str, env: Mapping[str, str]) -> list[str]:
+    """Return a warning for each environment variable that `env` lacks, and each server that is listed twice.
 
     `path` and `text` of the configuration file provide the file name and line number in the warnings.
     """
@@ -195,13 +195,18 @@ def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, st
         for kind in ("nodes", "backends", "routers", "prometheus")
         for number, table in enumerate(settings.get(kind, ()))
     ]
-    unset = [
-        ((*key_path, key), variable)
+    found: list[tuple[tuple[str | int, ...], str]] = [
+        ((*key_path, key), f"names {variable_words(variable)}, which is not set")
         for key_path, table in [*tables, (("events",), settings.get("events", {}))]
         for key, variable in table.items()
         if key.endswith("_env") and _variable_value(variable, env) is None
     ]
-    if not unset:
+    first: dict[tuple[object, object], tuple[str | int, ...]] = {}
+    for key_path, table in tables:
+        one = first.setdefault((key_path[0], table.get("url")), key_path)
+        if key_path[0] in {"backends", "routers"} and one != key_path:
+            found.append(((*key_path, "url"), f"is that of {one[0]}[{one[1]}], too: its figures count twice"))
+    if not found:
         return []
     from sparktop.config.toml_text import (  # late: most starts have nothing to report
         key_lines,
@@ -211,9 +216,8 @@ def unset_variables(settings: Plain, path: Path, text: str, env: Mapping[str, st
 
     lines = key_lines(text)
     return [
-        f"{clean(path, 500)}:{line_of(lines, key_path)}: "
-        f"key '{key_name(key_path)}' names {variable_words(variable)}, which is not set"
-        for key_path, variable in unset
+        f"{clean(path, 500)}:{line_of(lines, key_path)}: key '{key_name(key_path)}' {message}"
+        for key_path, message in found
     ]
 
 

@@ -156,6 +156,16 @@ def test_a_missing_variable_is_a_warning(tmp_path: Path) -> None:
     assert config.watch({}).backends[0].api_key is None
 
 
+def test_a_server_that_is_listed_twice_is_a_warning(tmp_path: Path) -> None:
+    """Its figures would count twice, under whatever names; routers and backends may share an address."""
+    text = "".join(
+        f'[[{kind}]]\nname = "{name}"\nurl = "http://127.0.0.1:8000{path}"\n'
+        for kind, name, path in (("backends", "a", ""), ("backends", "b", "/"), ("routers", "c", ""))
+    )
+    (line,) = load(written(tmp_path, text)).warnings({})
+    assert line.endswith(":6: key 'backends[1].url' is that of backends[0], too: its figures count twice")
+
+
 @pytest.mark.parametrize("key", ["hf_abcdefghijklmnop", "A1B2C3D4E5F60718293A4B5C6D7E8F90", "sk_Ab12"])
 def test_a_key_in_the_place_of_its_variable_is_not_repeated(tmp_path: Path, key: str) -> None:
     """A text that may be a key itself (lower case, or one long word) is not repeated in the warning."""

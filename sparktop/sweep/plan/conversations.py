@@ -352,7 +352,7 @@ def find_conversations(name: str) -> ConversationPreset:
     if len(content) > _MOST_BYTES:
         raise UsageError(f"{shown_name} has more than {_MOST_BYTES >> 10} kB: this is not a workload preset")
     try:
-        text = content.decode()
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"{shown_name} is not text in UTF-8: this is not a workload preset") from None
     return parse_conversations(text, clean(Path(name).stem, 40), shown_name)
