@@ -18,6 +18,7 @@ from sparktop.errors import ConfigError
 from sparktop.model.targets import Watch
 from sparktop.store import Store
 from sparktop.sweep.plan.watched_targets import watched_targets
+from tests.known import known
 
 URLS = """
 interval_s = 2
@@ -123,13 +124,11 @@ def test_a_setting_without_a_mark_is_not_harmless(monkeypatch: pytest.MonkeyPatc
 def test_addresses_and_looks_need_nothing(env: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
     """A found file with URLs and looks is used, but its servers are no configuration for a sweep."""
     write(URLS)
-    watch = configured_watch(None, env)
-    assert watch is not None
+    watch = known(configured_watch(None, env))
     assert (watch.interval_s, watch.backends[0].url, watch.is_trusted) == (2, "http://192.0.2.1:8000", False)
     assert capsys.readouterr().err == ""
     assert not any(one.known for one in watched_targets(watch, Store(watch).snapshot()))
-    named = configured_watch("sparktop.toml", env)
-    assert named is not None
+    named = known(configured_watch("sparktop.toml", env))
     assert all(one.known for one in watched_targets(named, Store(named).snapshot()))
 
 
@@ -141,12 +140,10 @@ def test_what_is_more_needs_an_approval(text: str, env: dict[str, str]) -> None:
         with pytest.raises(ConfigError, match=r"found in the current folder and not used(.|\n)*line \d+: "):
             configured_watch(None, env)
     for name in ("sparktop.toml", str(path.absolute())):
-        named = configured_watch(name, env)
-        assert named is not None
+        named = known(configured_watch(name, env))
         assert named.is_trusted
     assert main(["config", "--trust"]) == 0
-    approved = configured_watch(None, env)
-    assert approved is not None
+    approved = known(configured_watch(None, env))
     assert approved.is_trusted
     write(f"{text}\n# changed")
     with pytest.raises(ConfigError):
@@ -170,8 +167,7 @@ def test_an_approval_that_others_could_have_written_is_none(env: dict[str, str])
     """The store itself is believed only if its user alone can write it."""
     write(POWERS["hook"])
     assert main(["config", "--trust"]) == 0
-    store = trust.Approvals(env).path
-    assert store is not None
+    store = known(trust.Approvals(env).path)
     assert json.loads(store.read_text(encoding="utf-8"))["trusted"]
     store.chmod(0o666)
     with pytest.raises(ConfigError):
@@ -227,16 +223,14 @@ def test_a_file_that_others_could_have_written_is_refused(name: str, env: dict[s
     with pytest.raises(ConfigError, match=r"sparktop\.toml: found in the current folder and not used: it"):
         configured_watch(None, env)
     assert main(["config", "--trust"]) == 2
-    named = configured_watch("sparktop.toml", env)
-    assert named is not None
+    named = known(configured_watch("sparktop.toml", env))
     assert named.is_trusted
 
 
 def test_a_group_of_the_user_alone_is_the_user(env: dict[str, str]) -> None:
     """Files that the user's own group can write are usual where each user has one."""
     write(URLS).chmod(0o664)
-    own = configured_watch(None, env) if _has_own_group() else Watch()
-    assert own is not None
+    assert (configured_watch(None, env) if _has_own_group() else Watch()) is not None
 
 
 def _has_own_group() -> bool:
@@ -267,8 +261,7 @@ def test_the_own_configuration_folder_is_trusted(
     if go_there:
         Path("link").symlink_to(own)
         monkeypatch.chdir("link")
-    watch = configured_watch(None, env)
-    assert watch is not None
+    watch = known(configured_watch(None, env))
     assert (watch.is_trusted, bool(watch.events.hook)) == (True, True)
 
 
@@ -286,8 +279,7 @@ def test_the_question_names_what_would_happen(env: dict[str, str], monkeypatch: 
     with pytest.raises(ConfigError, match="not used; skip it"):
         configured_watch(None, env)
     for _ in range(2):
-        watch = configured_watch(None, env)
-        assert watch is not None
+        watch = known(configured_watch(None, env))
         assert watch.is_trusted
     assert len(asked) == 2
     first, program, secret = asked[0].splitlines()
@@ -301,8 +293,7 @@ def test_the_question_names_what_would_happen(env: dict[str, str], monkeypatch: 
 def test_the_key_of_the_demo_is_no_secret(env: dict[str, str]) -> None:
     """The file that `sparktop demo --serve` prints asks for the loads of its keys alone."""
     write(POWERS["backend key"].replace("HOME", "SPARKTOP_DEMO_KEY"))
-    watch = configured_watch(None, env)
-    assert watch is not None
+    watch = known(configured_watch(None, env))
     assert watch.backends
 
 

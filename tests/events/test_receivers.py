@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from sparktop.events import PAUSES_S, Hook, Webhook, hook_environment
+from tests.known import known
 from tests.sources import conftest as sources
 
 pytestmark = pytest.mark.outside
@@ -74,8 +75,7 @@ def test_only_harmless_variables_are_passed_on() -> None:
 )
 async def test_a_failure_is_one_clean_line(tmp_path: Path, text: str, problem: str | None) -> None:
     """A failure is one clean line with the exit code or signal and the end of standard error."""
-    said = await run(tmp_path, text)
-    assert said is not None
+    said = known(await run(tmp_path, text))
     assert said.isprintable()
     assert problem is None or said == problem
     assert len(said) < 200
@@ -84,8 +84,7 @@ async def test_a_failure_is_one_clean_line(tmp_path: Path, text: str, problem: s
 @pytest.mark.parametrize("command", [("/no/such/program",), ("",), ("no-such-program-anywhere",)])
 async def test_a_program_that_is_not_there_is_a_failure(command: tuple[str, ...]) -> None:
     """A missing program is a failure, without an exception."""
-    said = await Hook(command, os.environ).send(DOCUMENT)
-    assert said is not None
+    said = known(await Hook(command, os.environ).send(DOCUMENT))
     assert said.startswith("it cannot be started: ")
 
 
@@ -195,16 +194,14 @@ async def test_what_will_not_change_is_not_tried_again(answers: Answers, status:
 async def test_a_server_that_is_silent_is_given_up_in_time(answers: Answers) -> None:
     """Each try has its own time limit, so a silent server is given up in time."""
     answers.statuses = [0]
-    said = await send(answers, deadline_s=0.5)
-    assert said is not None
+    said = known(await send(answers, deadline_s=0.5))
     assert said.startswith("no answer from 127.0.0.1:PORT within 0.5 s")
     assert len(answers.requests) == 4
 
 
 async def test_a_token_that_no_header_may_hold_is_not_sent(answers: Answers) -> None:
     """A token that is invalid in a header is not sent, and the message does not show it."""
-    said = await send(answers, "ké\n")
-    assert said is not None
+    said = known(await send(answers, "ké\n"))
     assert "webhook_token_env" in said
     assert "k" + "é" not in said
     assert answers.requests == []

@@ -36,6 +36,7 @@ from tests.hardware.fake_driver import (
     refuse,
 )
 from tests.hardware.gb10_root import write
+from tests.known import known
 
 NOWHERE = Path("/nonexistent")
 UNKNOWN_AFTER = {
@@ -263,8 +264,7 @@ def test_the_machine_is_read_without_its_gpu(spark: Path) -> None:
     assert sample.gpu_note == "the NVIDIA driver is not loaded"
     assert sample.memory.used_bytes
     assert sample.sensors
-    assert machine.identity is not None
-    assert machine.identity.driver == "580.126.09"
+    assert known(machine.identity).driver == "580.126.09"
 
 
 ATS = {"nvmlDeviceGetAddressingMode": 2}
@@ -326,8 +326,7 @@ def test_a_process_that_holds_more_than_there_is_is_a_contradiction() -> None:
         picture = reader.read(now, 128 * GIB)
         (gpu,) = picture.gpus
         assert (picture.unified, gpu.memory_total_bytes) == (True, None)
-        assert gpu.memory_note is not None
-        assert "reports 8.0 GiB, but processes hold 60.0 GiB" in gpu.memory_note
+        assert "reports 8.0 GiB, but processes hold 60.0 GiB" in known(gpu.memory_note)
     shared = MemoryReading(unified=True, total_bytes=128 * GIB)
     check = _check_memory(NodeSample(1.0, CpuReading(), shared, picture.gpus), NodeIdentity())
     assert (check.status, "contradictory" in check.message) == (Status.WARN, True)
@@ -349,8 +348,7 @@ def test_kexec_handover_is_named_as_the_cause(spark: Path) -> None:
     added = ["CmaTotal: 0 kB", f"CmaFree: {int(9.7 * 1024**2)} kB", ""]
     write(spark, "proc/meminfo", "\n".join([*kept, *added]))
     sample = Machine(spark, nvml=FakeDriver(gb10())).read()
-    cause = sample.memory.handover_cause
-    assert cause is not None
+    cause = known(sample.memory.handover_cause)
     assert cause.startswith("9.7 GiB")
     assert "kho=off" in cause
     (note,) = memory_notes(sample.memory)

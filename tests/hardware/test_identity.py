@@ -13,6 +13,7 @@ from sparktop.hardware.identity import IdentityReader, LastBootReader, read_iden
 from sparktop.hardware.kernel_log import KernelLogReader, parse_record
 from sparktop.model.node import OOM, XID, LastBoot, NodeIdentity
 from tests.hardware.gb10_root import write
+from tests.known import known
 
 DMI = "sys/devices/virtual/dmi/id"
 
@@ -63,8 +64,7 @@ KILLED = b"3,1300,6140900000,-;Out of memory: Killed process 4242 (VLLM::EngineC
 
 def test_an_xid_has_its_number_and_process() -> None:
     """An Xid line has number, process and time since boot."""
-    line = parse_record(XID_79)
-    assert line is not None
+    line = known(parse_record(XID_79))
     assert (line.kind, line.code, line.pid, line.since_boot_s) == (XID, 79, 4242, 5140.900123)
     assert line.text.startswith("NVRM: Xid (PCI:000f:01:00): 79")
 
@@ -80,8 +80,7 @@ def test_an_xid_has_its_number_and_process() -> None:
 )
 def test_other_lines_of_interest_have_a_kind(record: bytes, kind: str) -> None:
     """Lines about killed processes, overheating and fatal device errors have a kind."""
-    line = parse_record(record)
-    assert line is not None
+    line = known(parse_record(record))
     assert line.kind == kind
 
 
@@ -109,8 +108,7 @@ def test_a_log_that_may_not_be_read_says_who_could(tmp_path: Path, monkeypatch: 
         raise PermissionError
 
     monkeypatch.setattr("sparktop.hardware.kernel_log.os.open", deny)
-    denied = KernelLogReader(tmp_path).read(0.0).unreadable
-    assert denied is not None
+    denied = known(KernelLogReader(tmp_path).read(0.0).unreadable)
     assert "kernel.dmesg_restrict = 0" in denied
 
 

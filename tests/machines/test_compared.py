@@ -15,6 +15,7 @@ from sparktop.model.event import Sure
 from sparktop.model.node import EngineSetup, MachineSetup
 from sparktop.model.snapshot import EngineProcess, NodeView
 from tests.findings.machines import ENGINE, Paced, judged, machine, situation, with_setup
+from tests.known import known
 from tests.machines.trees import PID, read_case
 
 EXPECTED = {
@@ -57,7 +58,6 @@ def test_each_stored_difference_is_named_and_nothing_else(tmp_path: Path, case: 
 def test_whatever_an_agent_sends_is_judged(text: str, number: int) -> None:
     """Text that is no subnet, address, index or version, and absurd numbers, raise nothing."""
     view = machine(1)
-    assert view.identity.setup is not None
     rails = tuple(
         replace(
             rail,
@@ -69,7 +69,7 @@ def test_whatever_an_agent_sends_is_judged(text: str, number: int) -> None:
             subnets=(text, "10.0.1.0/24"),
             gids={str(number): text, "3": "RoCE v2 over IPv4"},
         )
-        for rail in view.identity.setup.rails or ()
+        for rail in known(view.identity.setup).rails or ()
     )
     variables = {"NCCL_IB_GID_INDEX": text, "NCCL_IB_HCA": text, "NCCL_ALGO": text}
     engine = EngineSetup(PID, text, text, text, variables, number, number)
@@ -100,8 +100,7 @@ def test_ports_that_carry_nothing_at_some_batches_raise_nothing() -> None:
 def test_an_mtu_that_one_of_two_ports_has_is_named_with_its_port() -> None:
     """A switch port that nobody raised: the other port of the machine is as usual."""
     view = machine(2)
-    assert view.identity.setup is not None
-    first, *others = view.identity.setup.rails or ()
+    first, *others = known(view.identity.setup).rails or ()
     (found,) = judged((machine(1), with_setup(view, rails=(replace(first, mtu=1500), *others))))
     assert found.key == "mtu"
     assert f"1500 of {first.name}" in found.line
@@ -119,8 +118,7 @@ def test_an_mtu_that_one_of_two_ports_has_is_named_with_its_port() -> None:
 def test_devices_are_named_by_their_begin_or_whole_or_left_out(devices: str, *, named: bool) -> None:
     """NCCL_IB_HCA with "=" names whole devices, with "^" those that are not used."""
     view = machine(1)
-    assert view.identity.setup is not None
-    (engine,) = view.identity.setup.engines
+    (engine,) = known(view.identity.setup).engines
     chosen = replace(engine, variables={"NCCL_IB_HCA": devices})
     views = (with_setup(view, engines=(chosen,)), machine(2))
     assert ("hca" in {one.key for one in judged(views)}) is named

@@ -23,13 +23,12 @@ from sparktop.sources.replies import Reply, encode, json_line, make_reply
 from sparktop.store import SourceKey
 from sparktop.store.store import Call, Change
 from tests.hardware.gb10_root import write
+from tests.known import known
 from tests.machines.trees import PID, PIECE, SECRET, build, cases, read_case, read_machine
 
 
 def setup_of(folder: Path, case: str, machine: str = "spark-1") -> MachineSetup:
-    setup = read_case(folder, case)[machine][0].setup
-    assert setup is not None
-    return setup
+    return known(read_case(folder, case)[machine][0].setup)
 
 
 def test_a_healthy_machine_is_read_whole(tmp_path: Path) -> None:
@@ -41,8 +40,7 @@ def test_a_healthy_machine_is_read_whole(tmp_path: Path) -> None:
         "",
         0,
     )
-    assert setup.rails is not None
-    first = next(rail for rail in setup.rails if rail.name == "rocep1s0f0")
+    first = next(rail for rail in known(setup.rails) if rail.name == "rocep1s0f0")
     assert (first.netdev, first.link_layer, first.firmware, first.mtu) == (
         "enp1s0f0np0",
         "Ethernet",
@@ -51,9 +49,8 @@ def test_a_healthy_machine_is_read_whole(tmp_path: Path) -> None:
     )
     assert (first.lanes, first.lanes_max, first.lane_gt_per_s, first.carrier_changes) == (4, 4, 32.0, 3)
     assert first.subnets == ("10.0.1.0/24",)
-    assert first.gids is not None
-    assert first.gids["3"] == "RoCE v2 over IPv4"
-    assert [rail.subnets for rail in setup.rails if rail.name == "rocep1s0f1"] == [()]
+    assert known(first.gids)["3"] == "RoCE v2 over IPv4"
+    assert [rail.subnets for rail in known(setup.rails) if rail.name == "rocep1s0f1"] == [()]
     (engine,) = setup.engines
     assert engine == EngineSetup(
         PID,
@@ -142,9 +139,8 @@ async def test_the_gap_of_clocks_is_known_to_half_of_the_way(tmp_path: Path) -> 
         return make_reply(NodeIdentity(), (replace(sample, at=at),), at, wall_s=1002.2), at
 
     first = await replies.poll(ask, 1e9, asyncio.sleep, (False, None))
-    assert first.clock is not None
-    assert first.clock.ahead_s == pytest.approx(2.0)
-    assert first.clock.error_s == pytest.approx(0.2)
+    assert known(first.clock).ahead_s == pytest.approx(2.0)
+    assert known(first.clock).error_s == pytest.approx(0.2)
     assert (await replies.poll(ask, 1e9, asyncio.sleep, (True, None))).clock is None
 
 
@@ -184,8 +180,7 @@ def test_no_environment_gives_another_name(tmp_path_factory: pytest.TempPathFact
     path.write_bytes(
         b"NCCL_ALGO=" + content + b"\0NCCL_TOKEN=" + SECRET.encode() + b"\0NCCL_NET=" + b"x" * 9000
     )
-    found = read_variables(str(path))
-    assert found is not None
+    found = known(read_variables(str(path)))
     assert SECRET not in str(found)
     assert all(name.startswith("NCCL_") and len(value) <= 200 for name, value in found.items())
 
@@ -224,8 +219,7 @@ def _layers(*names: str, folder: str = "/var/lib/docker/overlay2/l") -> bytes:
 
 def test_an_image_is_known_by_its_layers() -> None:
     """Another container of the same image has the same digest, although its first layer is its own."""
-    first = image_of(_layers("INIT1", "A", "B"))
-    assert first is not None
+    first = known(image_of(_layers("INIT1", "A", "B")))
     assert first == image_of(_layers("INIT2", "A", "B")) != image_of(_layers("INIT2", "C", "B"))
     podman = "/home/u/.local/share/containers/storage/overlay/l"
     assert image_of(_layers("A", "B", folder=podman)) != image_of(_layers("C", "B", folder=podman))

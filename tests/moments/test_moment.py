@@ -19,6 +19,7 @@ from sparktop.moments.report import moment_report
 from sparktop.recording.past import Past, PastPicture
 from sparktop.recording.player import Player, Recording, Span
 from stage.fleet import RehearsedFleet
+from tests.known import known
 from tests.moments.conftest import MARK, MARK_S, OUTAGE_S, PLAYED_S, Recorded, wall
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
@@ -39,9 +40,7 @@ NODES: dict[str, Callable[[NodeSample], float]] = {
 
 def sample_of(snapshot: Snapshot) -> NodeSample:
     """Return the newest sample of the first machine."""
-    sample = snapshot.nodes[0].sample
-    assert sample is not None
-    return sample
+    return known(snapshot.nodes[0].sample)
 
 
 def figures(moment: Moment, kind: str, name: str) -> dict[str, tuple[float | None, ...]]:
@@ -99,10 +98,9 @@ def test_verdicts_have_times_and_evidence(recorded: Recorded) -> None:
     live = recorded.live[OUTAGE_S - 6].balance[0]
     assert (swing.subject, swing.start) == (live.group, live.since)
     assert swing.end == moment.end
-    assert swing.balance is not None
-    assert swing.balance.reasons
+    assert known(swing.balance).reasons
     assert swing.shown_word == "oscillating"
-    swept = replace(swing, balance=replace(swing.balance, in_sweep=True))
+    swept = replace(swing, balance=replace(known(swing.balance), in_sweep=True))
     assert swept.shown_word == "oscillating (sweep)"
     assert sum(moment.states["spark-a"].values()) == pytest.approx(1)
 
@@ -158,8 +156,7 @@ def test_the_pictures_of_the_screen_make_the_same_moment(recorded: Recorded) -> 
     past = Past()
     for snapshot in recorded.live[60:]:
         past.add(snapshot)
-    assert past.newest is not None
-    moment = moment_of(past.newest, past)
+    moment = moment_of(known(past.newest), past)
     whole = recorded.moment()
     found, wanted = (figures(one, BACKEND, "spark-b")["running"] for one in (moment, whole))
     assert found == pytest.approx(wanted)

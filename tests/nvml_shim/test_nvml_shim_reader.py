@@ -13,6 +13,7 @@ import pytest
 from sparktop.model.node import GpuReading
 from sparktop.sources.decode import WireError, decode
 from sparktop.sources.ssh_remote import reader_bundle
+from tests.known import known
 from tests.nvml_shim import shim_states as states
 from tests.nvml_shim.conftest import Shim
 from tests.sources.ssh.pythons import VERSIONS, python
@@ -38,14 +39,12 @@ def read(shim: Shim, program: str, state: str, folder: Path) -> tuple[GpuReading
     )
     end = time.monotonic() + 120
     with process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         try:
             while time.monotonic() < end:
-                process.stdin.write(b"{}\n")
-                process.stdin.flush()
+                known(process.stdin).write(b"{}\n")
+                known(process.stdin).flush()
                 with suppress(WireError):
-                    reply = decode(process.stdout.readline())
+                    reply = decode(known(process.stdout).readline())
                     if reply.samples:
                         assert reply.identity.driver == "580.126.09"
                         return reply.samples[-1].gpus
@@ -62,5 +61,4 @@ def test_a_gb10_is_read_with_each_python(shim: Shim, version: str, tmp_path: Pat
     assert (gpu.utilization_percent, gpu.temperature_c, gpu.limit_margin_c) == (96.0, 81.0, 13.0)
     assert (gpu.power_w, gpu.sm_clock_mhz, gpu.memory_total_bytes) == (38.25, 2411, None)
     assert gpu.throttle_reasons
-    assert gpu.processes is not None
-    assert {process.pid for process in gpu.processes} == {4242, 900}
+    assert {process.pid for process in known(gpu.processes)} == {4242, 900}

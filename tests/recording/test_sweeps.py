@@ -18,6 +18,7 @@ from sparktop.recording.rescue import check
 from sparktop.recording.session import SWEEP_EVERY_S, Recordings
 from sparktop.store import Store
 from sparktop.sweep.view.result import result_view
+from tests.known import known
 from tests.recording.conftest import instant
 from tests.ui.sweep_stage import whole_result
 
@@ -40,18 +41,14 @@ def fields_of(view: SweepView | None) -> dict[str, object]:
 def test_a_view_is_read_as_it_was_written() -> None:
     """Levels, rows, marks, plots and verdicts are kept; text is cleaned, and anything else is refused."""
     view = finished()
-    record = record_of_sweep(instant(1.0), view)
-    assert record is not None
+    record = known(record_of_sweep(instant(1.0), view))
     assert fields_of(sweep_of(record)) == fields_of(view)
     assert view.rows
     assert view.plots
-    none = record_of_sweep(instant(1.0), None)
-    assert none is not None
+    none = known(record_of_sweep(instant(1.0), None))
     assert sweep_of(none) is None
-    hostile = record_of_sweep(instant(1.0), replace(view, title="\x1b[2Jx"))
-    assert hostile is not None
-    cleaned = sweep_of(hostile)
-    assert cleaned is not None
+    hostile = known(record_of_sweep(instant(1.0), replace(view, title="\x1b[2Jx")))
+    cleaned = known(sweep_of(hostile))
     assert "\x1b" not in cleaned.title
     with pytest.raises(RecordError):
         sweep_of(replace(record, body=b'{"title": 3}'))
@@ -69,8 +66,7 @@ async def test_the_replayed_board_shows_the_sweep(tmp_path: Path) -> None:
     )
     await recordings.start(store)
     await recordings.toggle(tmp_path)
-    path = recordings.own_path
-    assert path is not None
+    path = known(recordings.own_path)
     running = replace(finished(), status=SweepStatus.RUNNING)
     shown: list[SweepView | None] = []
     for second in range(1, 31):
@@ -104,8 +100,7 @@ async def test_the_replayed_board_shows_the_sweep(tmp_path: Path) -> None:
 
 def test_a_sweep_of_a_kind_of_load_that_is_gone_is_passed_over() -> None:
     """A recording of an earlier version that shows one plays without it."""
-    record = record_of_sweep(instant(1.0), result_view(whole_result()))
-    assert record is not None
+    record = known(record_of_sweep(instant(1.0), result_view(whole_result())))
     assert b'"kind":"concurrency"' in record.body
     old = record.body.replace(b'"kind":"concurrency"', b'"kind":"pools"')
     assert sweep_of(replace(record, body=old)) is None
@@ -114,11 +109,9 @@ def test_a_sweep_of_a_kind_of_load_that_is_gone_is_passed_over() -> None:
 def test_a_sweep_in_a_recording_of_1_3_is_shown() -> None:
     """Its levels have a concurrency where this version has a point."""
     body = (Path(__file__).parent.parent / "data/recordings/1.3.0/sweep_view.json").read_bytes()
-    view = sweep_of(Record(Kind.SWEEP_VIEW, instant(1.0), body=body))
-    assert view is not None
+    view = known(sweep_of(Record(Kind.SWEEP_VIEW, instant(1.0), body=body)))
     labels = [level.key.point.label for level in view.levels if level.key.target == "proxy"]
     assert labels == ["c = 1", "c = 2", "c = 4"]
     assert [point.point.value for point in view.plots[0].lines[0].points] == [1, 2, 4]
     assert {level.key.pp for level in view.levels} == {100}
-    assert view.topologies is not None
-    assert [level.key.label for level in view.topologies.metrics[0].levels] == labels
+    assert [level.key.label for level in known(view.topologies).metrics[0].levels] == labels

@@ -21,6 +21,7 @@ from sparktop.report.json_snapshot import to_json
 from sparktop.sweep.plan.plan import Plan
 from stage.rehearsal import Rehearsal
 from stage.sweep import RehearsedSweep
+from tests.known import known
 
 pytestmark = pytest.mark.long
 
@@ -67,8 +68,7 @@ async def test_two_of_them_draw_the_same() -> None:
     for _ in range(2):
         sweep = RehearsedSweep()
         await sweep.play(plan_of(sweep, "proxy", "spark-a"))
-        evidence = sweep.evidence(Level("proxy", concurrency_point(8), 64, 16))
-        assert evidence is not None
+        evidence = known(sweep.evidence(Level("proxy", concurrency_point(8), 64, 16)))
         assert evidence.timelines
         screen = sweep_screen(sweep.view(), 200, 50, curves=False)
         drawn.append([*screen, *evidence_screen(evidence, 200, 50)])
@@ -80,8 +80,7 @@ async def test_nothing_in_it_is_to_be_doubted_but_its_length() -> None:
     """Servers and client count the same, there is no foreign load, and all requests succeed."""
     sweep = RehearsedSweep()
     await sweep.play(plan_of(sweep, "proxy", "spark-a"))
-    result = sweep.result
-    assert result is not None
+    result = known(sweep.result)
     assert (result.status, result.simulated) == ("done", True)
     for target in result.targets:
         assert target.error is None
@@ -89,8 +88,7 @@ async def test_nothing_in_it_is_to_be_doubted_but_its_length() -> None:
         for level in target.levels:
             assert {one.code for one in level.validity} <= {"too_short"}
             assert (level.requests.ok, level.requests.failed) == (3 * level.concurrency, 0)
-            assert level.server is not None
-            assert level.server.generation_tokens == 16 * 3 * level.concurrency
+            assert known(level.server).generation_tokens == 16 * 3 * level.concurrency
             # A node is polled every 2 s: a shorter level may lie between two samples.
             assert level.hardware or (level.duration_s or 0.0) < 2
 
@@ -99,8 +97,7 @@ async def test_the_guard_stops_it() -> None:
     """A limit that is passed at once ends the sweep, says why and breaks off what is in flight."""
     sweep = RehearsedSweep()
     await sweep.play(plan_of(sweep, "proxy", concurrency=(8,), tg=900, guard=GuardLimits(max_gpu_c=1.0)))
-    assert sweep.result is not None
-    assert sweep.result.status == "stopped_by_guard"
+    assert known(sweep.result).status == "stopped_by_guard"
     engines = sweep.rehearsal.time.engines
     assert not any(engine.in_flight for engine in engines)
     assert sum(engine.tally.ended[EndReason.ABORT] for engine in engines) == 8

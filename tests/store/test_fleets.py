@@ -16,6 +16,7 @@ from sparktop.report.tables import scraped_groups_table, without_stale
 from sparktop.store import SourceKey
 from sparktop.store.figures import totals
 from sparktop.store.routers import WallFigures
+from tests.known import known
 from tests.store.conftest import World
 
 SERVERS = tuple(
@@ -46,9 +47,8 @@ def test_a_sum_is_that_of_the_wall_and_what_is_polled_beside_it() -> None:
 
 def test_a_stale_server_on_the_wall_is_in_no_sum_and_does_not_count() -> None:
     """Its newest sample is old, or there never was one, although the Prometheus answers: as on the wall."""
-    assert WALL.fleet is not None
     some = (replace(SERVERS[0], at=62.4), replace(SERVERS[1], at=None, running=None), *SERVERS[2:4])
-    fleet = replace(WALL.fleet, servers=some)
+    fleet = replace(known(WALL.fleet), servers=some)
     found = replace(WALL, fleet=fleet)
     assert totals([], [found]) == summed((200.0, 2), (None, 0), (4.0, 2), (2.0, 2), of=4)
     servers = fleets_json([found], 100.0, StateThresholds())[0]["servers"]
@@ -107,8 +107,7 @@ def test_each_server_stands_on_one_wall() -> None:
     more = FleetServer("h:9000", "http://h:9000", "g", 100.0, running=1.0)
     shown = pair.accept("two", replace(BOTH, servers=(*FOUR_SERVERS, more)))
     assert names(shown) == [[*(one.name for one in FOUR_SERVERS), "n1", "n2"], ["h:9000"]]
-    second = shown.fleets[1].fleet
-    assert second is not None
+    second = known(shown.fleets[1].fleet)
     assert second.note == "4 of its servers are shown by another Prometheus"
     assert shown.totals.running == Sum(9, 5, 5)
     assert [row[1] for row in scraped_groups_table(shown.fleets).rows] == ["4", "1"]
@@ -156,24 +155,21 @@ def test_the_title_is_the_sum_of_the_rows() -> None:
     figures = WallFigures()
     (view,) = figures.with_rows([WALL_OF_TWO], ROWS)
     assert view.by_rows
-    assert view.fleet is not None
-    assert [one.generation_tps for one in view.fleet.servers] == [200.5, 200.5]
+    assert [one.generation_tps for one in known(view.fleet).servers] == [200.5, 200.5]
     assert totals(ROWS, [view]).generation_tps.value == 401.0
-    assert figures.with_rows([WALL_OF_TWO], ROWS)[0].fleet is view.fleet
+    assert figures.with_rows([WALL_OF_TWO], ROWS)[0].fleet is known(view.fleet)
     changed = (replace(ROWS[0], running=5.0), ROWS[1])
     assert totals(changed, figures.with_rows([WALL_OF_TWO], changed)).running.value == 9.0
 
 
 def test_a_server_without_an_answer_keeps_what_the_wall_says() -> None:
     """One is down; the other's row has no sample yet, or a failure."""
-    assert WALL_OF_TWO.fleet is not None
     down = replace(TWO_SERVERS[0], down=True, running=None)
-    wall = replace(WALL_OF_TWO, fleet=replace(WALL_OF_TWO.fleet, servers=(down, TWO_SERVERS[1])))
+    wall = replace(WALL_OF_TWO, fleet=replace(known(WALL_OF_TWO.fleet), servers=(down, TWO_SERVERS[1])))
     late = Failure(FailureKind.LATE, "no new sample", 90.0)
     for row in (replace(ROWS[1], age_s=None), replace(ROWS[1], failure=late)):
         (view,) = WallFigures().with_rows([wall], [ROWS[0], row])
-        assert view.fleet is not None
-        assert view.fleet.servers == (down, TWO_SERVERS[1])
+        assert known(view.fleet).servers == (down, TWO_SERVERS[1])
 
 
 # Servers read from a Prometheus whose newest sample is old: no figure stands for now, and why is named.
@@ -228,8 +224,7 @@ def test_old_samples_are_no_figures(every_s: float, limit_s: float) -> None:
     shown = scene.store.snapshot()
     far = shown.backends[0]
     assert (far.state, far.state_text) == (BackendState.STALE, "stale")
-    assert far.failure is not None
-    assert far.failure.message == "no new sample through main: http://p:9090: nothing listens there"
+    assert known(far.failure).message == "no new sample through main: http://p:9090: nothing listens there"
     assert (shown.totals.running.value, shown.totals.waiting.value) == (5, 2)
     assert {group.name: group.running.value for group in wall_of(shown).groups}["g"] is None
     reported = without_stale(shown).backends[0]
@@ -260,5 +255,4 @@ def test_the_wall_of_a_prometheus_that_fails_has_no_figures() -> None:
     fresh = (FleetServer("far", "http://f", "g", 39.0, running=4.0),)
     scene.store.accept(MAIN, Fleet(40.0, 15.0, fresh), 1.0)
     (view,) = scene.store.snapshot().fleets
-    assert view.fleet is not None
-    assert wall_of_fleet(view.fleet).groups[0].running.value == 4
+    assert wall_of_fleet(known(view.fleet)).groups[0].running.value == 4

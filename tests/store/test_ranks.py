@@ -11,6 +11,7 @@ from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey
 from tests.hardware.ras.examples import answer
+from tests.known import known
 from tests.store.conftest import START, World, page
 
 WATCH = Watch(
@@ -29,9 +30,7 @@ def still(world: World, since_s: float, until_s: float, tokens: float = 500.0) -
 def asked(world: World, name: str | None, second: float) -> RanksView:
     """Feed an answer (None: the beginning of a query) and return what is shown."""
     found: RanksAnswer | None = None if name is None else answer(name)
-    shown = world.feed(RanksReading(START + second, "spark-a", found)).ranks
-    assert shown is not None
-    return shown
+    return known(world.feed(RanksReading(START + second, "spark-a", found)).ranks)
 
 
 @pytest.fixture
@@ -51,8 +50,7 @@ def test_a_lagging_rank_is_named_with_its_machine(stuck: World) -> None:
     assert words == [RanksWord.ASKING, RanksWord.ASKING, RanksWord.DIVERGED]
     stuck.store.judge()
     assert stuck.view().state is BackendState.STUCK
-    shown = stuck.view().ranks
-    assert shown is not None
+    shown = known(stuck.view().ranks)
     assert shown.verdict.sentence.startswith("rank 1 on spark-b is behind at AllReduce 27,910")
     assert stuck.store.ranks.ranks_apart("b") == shown.verdict.sentence
 
@@ -63,6 +61,5 @@ def test_progress_takes_the_verdict_back(stuck: World) -> None:
         asked(stuck, "lags-by-one", second)
     still(stuck, 42, 42, tokens=510.0)
     assert stuck.store.ranks.ranks_apart("b") is None
-    shown = stuck.view().ranks
-    assert shown is not None
+    shown = known(stuck.view().ranks)
     assert shown.verdict.word is RanksWord.NO_VERDICT

@@ -39,6 +39,7 @@ from sparktop.store import SourceKey
 from stage.limited import LengthsDraw, LimitedRun, Setting, Users
 from stage.rehearsal import Rehearsal
 from tests.hardware.fake_driver import FakeDriver, h200, refuse
+from tests.known import known
 from tests.store.conftest import World, page
 
 
@@ -126,8 +127,7 @@ def test_a_limit_in_a_sweep_covers_no_time_before_it(full: LimitedRun) -> None:
     full.store.begin_own_load(frozenset({"server-1"}))
     (found,) = full.play(15)
     assert found is not None
-    assert found.window_s is not None
-    assert found.window_s <= 15
+    assert known(found.window_s) <= 15
 
 
 def test_a_server_that_does_not_answer_has_no_limit(full: LimitedRun) -> None:
@@ -158,13 +158,11 @@ def test_a_router_whose_servers_are_not_known_may_be_what_sends_too_little(
     sample = RouterSample(1.0, LITELLM, alive=True, deployments=None if asks_for is None else listed)
     run.store.accept(SourceKey.router("front"), sample, 1.0)
     run.play(40)
-    limit = of(run)
-    assert limit is not None
+    limit = known(of(run))
     assert limit.kind is kind
     run.store.accept(SourceKey.router("front"), Failure(FailureKind.REFUSED, "refused", 41.0), 1.0)
     run.play(15)
-    limit = of(run)
-    assert limit is not None
+    limit = known(of(run))
     assert limit.kind is LimitKind.CLIENT
 
 
@@ -388,8 +386,7 @@ class Watched:
         sample: NodeSample | None = self._machine.read()
         assert sample is not None
         if self._via != "local":
-            sample = on_local_clock(decode(encode(make_reply(NodeIdentity(), (sample,), at))), at)
-            assert sample is not None
+            sample = known(on_local_clock(decode(encode(make_reply(NodeIdentity(), (sample,), at))), at))
         self.world.store.accept(NODE, sample)
         picture: Snapshot = self.world.snapshot()
         return picture

@@ -17,6 +17,7 @@ from sparktop.analysis.balance.swings import find_herds
 from sparktop.model.balance import Arrivals, Balance
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.routed_load import herd
+from tests.known import known
 
 pytestmark = pytest.mark.long
 
@@ -41,9 +42,7 @@ def herd_tracks(choose: Choose | None = None) -> tuple[LoadTrack, ...]:
 
 
 def told(tracks: Sequence[LoadTrack]) -> Arrivals:
-    arrivals = find_herds(tracks, float(HERD_SECONDS), float(HERD_SECONDS), 1.0, HERD_LIFE_S)
-    assert arrivals is not None
-    return arrivals
+    return known(find_herds(tracks, float(HERD_SECONDS), float(HERD_SECONDS), 1.0, HERD_LIFE_S))
 
 
 def test_herds_are_far_beyond_chance() -> None:
@@ -93,9 +92,7 @@ def convoy_tracks(columns: Sequence[Sequence[float]]) -> list[LoadTrack]:
 
 
 def grid_of(columns: Sequence[Sequence[float]]) -> LoadGrid:
-    found = lay_out(convoy_tracks(columns), float(len(columns[0]) - 1), 600.0)
-    assert found is not None
-    return found
+    return known(lay_out(convoy_tracks(columns), float(len(columns[0]) - 1), 600.0))
 
 
 def by_turns(size: int = 8, seed: int = 1) -> list[list[float]]:
@@ -162,8 +159,7 @@ def test_regular_bursts_to_one_are_no_swing(
     """A periodic job that always goes to the same backend, with the other one idle, is not a swing."""
     found = judged([bursts(every_s, lasts_s, height), [0.0] * len(STEPS)], life_s)
     assert found.word is not Is.OSCILLATING
-    assert found.swing is not None
-    assert found.swing.mutual in {None, 0.0}
+    assert known(found.swing).mutual in {None, 0.0}
 
 
 def test_bursts_that_go_to_each_in_turn_are_a_swing() -> None:
@@ -171,8 +167,7 @@ def test_bursts_that_go_to_each_in_turn_are_a_swing() -> None:
     one, other = bursts(15.0, 6.0, 32.0), bursts(15.0, 6.0, 32.0, 7.5)
     found = judged([one, other], 7.0)
     assert found.word is Is.OSCILLATING
-    assert found.swing is not None
-    assert (found.swing.mutual or 0.0) > 2 * MUTUAL
+    assert (known(found.swing).mutual or 0.0) > 2 * MUTUAL
     pauses = judged([bursts(24.0, 6.0, 32.0, 7.5), bursts(24.0, 6.0, 32.0, 19.5)], 10.0)
     assert pauses.word is Is.OSCILLATING
 
@@ -187,5 +182,4 @@ def test_a_canary_with_a_few_requests_more_or_less_is_no_swing(weights: tuple[fl
     ]
     balance = judge(GroupLoad("proxy", tracks, 12.0), SECONDS)
     assert balance.word is not Is.OSCILLATING
-    assert balance.swing is not None
-    assert balance.swing.relative_rms < rules.RHYTHM_RMS
+    assert known(balance.swing).relative_rms < rules.RHYTHM_RMS

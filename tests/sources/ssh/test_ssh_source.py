@@ -21,6 +21,7 @@ from sparktop.model.targets import NodeTarget
 from sparktop.sources import ssh, ssh_remote
 from sparktop.sources.ssh import SshSource
 from sparktop.sources.ssh_remote import START_S, reader_bundle
+from tests.known import known
 from tests.sources.conftest import AMPLE_S, FakeClock, failure_of, sample_of
 from tests.sources.installed import installed
 from tests.sources.ssh.pythons import VERSIONS, python
@@ -101,8 +102,7 @@ async def test_the_real_agent_answers_and_leaves_nothing_behind(server: Sshd, tm
     assert first.at < second.at
     assert first.memory.total_bytes
     assert first.processes is None
-    assert second.processes is not None
-    assert second.processes.count
+    assert known(second.processes).count
     assert identity is not None
     assert identity.boot_id
 
@@ -125,8 +125,7 @@ async def test_a_killed_viewer_takes_the_other_half_with_it(server: Sshd, tmp_pa
         stdout=subprocess.PIPE,
     )
     try:
-        assert viewer.stdout is not None
-        assert await viewer.stdout.readline() == b"NodeSample\n"
+        assert await known(viewer.stdout).readline() == b"NodeSample\n"
         process = RemoteProcess(tmp_path)
     finally:
         viewer.kill()
@@ -245,8 +244,7 @@ async def read_once(options: tuple[str, ...], target: NodeTarget = TARGET) -> No
     async with source_of(options, target) as source:
         sample = await sample_of(source)
         assert sample.memory.total_bytes
-        assert source.identity is not None
-        return source.identity
+        return known(source.identity)
 
 
 @pytest.mark.parametrize("version", [VERSIONS[0], VERSIONS[-1]])

@@ -41,6 +41,7 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.capacity import compared_words
 from sparktop.sweep.view.difference import difference
+from tests.known import known
 from tests.sweep.made_results import made_series
 
 FAST, SLOW = (110.0, 111.0, 112.0), (100.0, 101.0, 102.0)
@@ -58,11 +59,9 @@ def test_welchs_interval_by_hand() -> None:
     """Variances of 0.01, three runs each: 4 degrees of freedom, t = 2.776, half = 2.776 x 0.08165."""
     first = tuple(math.exp(value) for value in (0.5, 0.6, 0.7))
     second = tuple(math.exp(value) for value in (0.0, 0.1, 0.2))
-    found = ratio_of(value_of(fmean(first), first), value_of(fmean(second), second))
-    assert found is not None
-    assert found.ci95 is not None
-    assert math.log(found.ci95[0]) == pytest.approx(0.5 - 2.7764 * 0.081650, abs=1e-4)
-    assert math.log(found.ci95[1]) == pytest.approx(0.5 + 2.7764 * 0.081650, abs=1e-4)
+    found = known(ratio_of(value_of(fmean(first), first), value_of(fmean(second), second)))
+    assert math.log(known(found.ci95)[0]) == pytest.approx(0.5 - 2.7764 * 0.081650, abs=1e-4)
+    assert math.log(known(found.ci95)[1]) == pytest.approx(0.5 + 2.7764 * 0.081650, abs=1e-4)
 
 
 RUNS = st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=6).map(tuple)
@@ -73,8 +72,7 @@ def test_a_difference_beyond_noise_is_called() -> None:
     row = row_of(compare([made_series("a", {1: FAST}), made_series("b", {1: SLOW})]), 1)
     assert (row.winner, row.winner_vs, row.against, row.significant) == ("a", "runner-up", "b", True)
     assert row.percent == pytest.approx(100 * (111 / 101 - 1))
-    assert row.ratio_ci95 is not None
-    assert row.ratio_ci95[0] > 1
+    assert known(row.ratio_ci95)[0] > 1
 
 
 @pytest.mark.parametrize("values", [(111.0,), ()], ids=["one run", "a table's mean"])
@@ -176,8 +174,7 @@ def series(name: str, answer: CapacityAnswer, found: CapacityResult = FOUND) -> 
 
 def test_the_one_whose_interval_lies_above_the_others_takes_more() -> None:
     """With both intervals, as whole numbers that may be the answer."""
-    compared = compared_targets(FOUND)
-    assert compared is not None
+    compared = known(compared_targets(FOUND))
     assert compared.takes_more == "B"
     assert compared_words(compared) == "A 9 agents (95 % CI: 8 to 10), B 14 (95 % CI: 12 to 15): B takes more"
 
@@ -193,16 +190,14 @@ def test_the_one_whose_interval_lies_above_the_others_takes_more() -> None:
 )
 def test_intervals_that_overlap_show_no_difference(other: CapacityAnswer, words: str) -> None:
     """Nor does an unknown answer; one without an upper end may take more."""
-    compared = compared_series([series("A", FEW), series("B", other)])
-    assert compared is not None
+    compared = known(compared_series([series("A", FEW), series("B", other)]))
     assert compared_words(compared).endswith(words)
 
 
 def test_searches_with_other_conditions_are_not_compared() -> None:
     """Their answers stand beside one another, without a verdict."""
     strict = FOUND.model_copy(update={"conditions": ("ttft_p90_ms ≤ 500",)})
-    compared = compared_series([series("A", FEW), series("B", MANY, strict)])
-    assert compared is not None
+    compared = known(compared_series([series("A", FEW), series("B", MANY, strict)]))
     assert compared.takes_more is None
     assert compared_words(compared).endswith("not comparable, since load or conditions differ")
 

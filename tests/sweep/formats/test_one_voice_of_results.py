@@ -39,6 +39,7 @@ from sparktop.sweep.terms.definitions import ALL_LATENCIES, METRICS, RATES
 from sparktop.sweep.view.marks import ttft_error_words
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import choices
+from tests.known import known
 from tests.sweep.formats.full_results import texts_of
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -65,16 +66,12 @@ KINDS = (
 
 def latency(rng: random.Random, middle_ms: float) -> Latency:
     """Return a latency of 400 requests around `middle_ms`, with all of its quantiles."""
-    found = Latency.of_values([middle_ms * rng.lognormvariate(0, 0.4) for _ in range(400)])
-    assert found is not None
-    return found
+    return known(Latency.of_values([middle_ms * rng.lognormvariate(0, 0.4) for _ in range(400)]))
 
 
 def runs_of(rng: random.Random, mean: float, spread: float) -> Rate:
     """Return a rate of three runs."""
-    found = Rate.of_runs([mean * (1 + spread * rng.uniform(-1, 1)) for _ in range(3)])
-    assert found is not None
-    return found
+    return known(Rate.of_runs([mean * (1 + spread * rng.uniform(-1, 1)) for _ in range(3)]))
 
 
 def a_level(rng: random.Random, concurrency: int, *, kind: str, tie: float | None = None) -> LevelResult:
@@ -357,12 +354,11 @@ def check_recommendation(result: SweepResult, texts: Texts) -> None:
     picks = [] if view.topologies is None else choices(result, view.topologies)
     if not picks:
         return
-    assert view.topologies is not None
     shown = next(rows for rows in tables(dict(texts)["post"]) if rows[0][0].startswith("Use"))
     assert [row[:3] for row in shown[1:]] == [[one.use, one.pick, one.leads or "–"] for one in picks]
     winners = {
         level.winner
-        for metric in view.topologies.metrics
+        for metric in known(view.topologies).metrics
         if metric.metric in {"decode_tps", "prefill_tps", "ttft_ms"}
         for level in metric.levels
     }

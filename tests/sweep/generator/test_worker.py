@@ -22,6 +22,7 @@ from sparktop.sweep.generator.wire import (
 )
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.run.worker_process import SweepWorker
+from tests.known import known
 from tests.sweep.stream_server import StreamServer, hang_after_three
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -156,8 +157,7 @@ asyncio.run(main())
         stdout=asyncio.subprocess.PIPE,
     )
     try:
-        assert parent.stdout is not None
-        pid = int(await parent.stdout.readline())
+        pid = int(await known(parent.stdout).readline())
         async with asyncio.timeout(300):
             await server.someone_waits.wait()
         parent.kill()
@@ -165,9 +165,7 @@ asyncio.run(main())
     finally:
         with suppress(ProcessLookupError):
             parent.kill()
-        assert parent.stdin is not None
-        parent.stdin.close()  # ends the one that holds on
-        assert parent.stdout is not None
-        await parent.stdout.read()
+        known(parent.stdin).close()  # ends the one that holds on
+        await known(known(parent.stdout)).read()
         await parent.wait()
     await no_connection_left(server)

@@ -40,6 +40,7 @@ from sparktop.sweep.result.measure import (
     total_tps,
 )
 from sparktop.sweep.result.results import Latency
+from tests.known import known
 
 
 def request(
@@ -135,15 +136,12 @@ def test_a_level_has_one_value_a_run() -> None:
     assert figures.decode_tps.ci95 == pytest.approx((1.5 - 6.353, 1.5 + 6.353), abs=1e-3)
     assert figures.runs == 2
     assert figures.duration_s == pytest.approx(5.0)
-    assert figures.ttft_ms is not None
-    assert figures.ttft_ms.mean == pytest.approx(1000.0)
-    assert figures.ttft_ms.count == 2
-    assert figures.itl_ms is not None
-    assert figures.itl_ms.mean == pytest.approx(750.0)
-    assert figures.itl_ms.count == 4
-    assert figures.stream_tps is not None
-    assert figures.stream_tps.p50 == pytest.approx(1.5)
-    assert figures.stream_tps.p10 == pytest.approx(1.1)
+    assert known(figures.ttft_ms).mean == pytest.approx(1000.0)
+    assert known(figures.ttft_ms).count == 2
+    assert known(figures.itl_ms).mean == pytest.approx(750.0)
+    assert known(figures.itl_ms).count == 4
+    assert known(figures.stream_tps).p50 == pytest.approx(1.5)
+    assert known(figures.stream_tps).p10 == pytest.approx(1.1)
     assert (figures.requests.ok, figures.requests.failed, figures.requests.cancelled) == (2, 0, 0)
     assert (figures.tokens.prompt, figures.tokens.generated) == (200, 6)
     assert figures.sustained_tps is None
@@ -160,8 +158,7 @@ def test_failed_and_cancelled_requests_give_no_latency() -> None:
     figures = level_result(level, collect(events))
     assert (figures.requests.ok, figures.requests.failed, figures.requests.cancelled) == (1, 1, 1)
     assert figures.requests.errors == {"http": 1}
-    assert figures.ttft_ms is not None
-    assert (figures.ttft_ms.count, figures.ttft_ms.max) == (1, 1000.0)
+    assert (known(figures.ttft_ms).count, known(figures.ttft_ms).max) == (1, 1000.0)
     assert figures.tokens.generated == 5
 
 
@@ -171,8 +168,7 @@ def test_a_steady_level_has_no_burst_figures() -> None:
     figures = level_result(level, collect(request("a", 0.0, (1.0, 2.0, 3.0))), mode=LoadMode.STEADY)
     assert figures.prefill_tps is None
     assert figures.decode_tps is None
-    assert figures.sustained_tps is not None
-    assert figures.sustained_tps.mean == pytest.approx(1.0)
+    assert known(figures.sustained_tps).mean == pytest.approx(1.0)
 
 
 def test_a_request_without_counts_does_not_turn_token_gaps_into_chunk_gaps() -> None:
@@ -190,10 +186,8 @@ def test_a_request_without_counts_does_not_turn_token_gaps_into_chunk_gaps() -> 
     level = Level("x", concurrency_point(2), 100, 3)
     exact, rough = level_result(level, collect(events)), level_result(level, collect(events + more))
     assert (exact.tokens_from, rough.tokens_from) == (TokenSource.TOKEN_IDS, TokenSource.CHUNKS)
-    assert exact.itl_ms is not None
-    assert rough.itl_ms is not None
-    assert (exact.itl_ms.mean, exact.itl_ms.count) == (1000.0, 2)
-    assert (rough.itl_ms.mean, rough.itl_ms.count) == (1000.0, 2)
+    assert (known(exact.itl_ms).mean, known(exact.itl_ms).count) == (1000.0, 2)
+    assert (known(rough.itl_ms).mean, known(rough.itl_ms).count) == (1000.0, 2)
     uncounted = RequestEnded("a", 3.0, EndReason.STOP, token_source=TokenSource.CHUNKS)
     chunks = level_result(level, collect([*events[:3], uncounted]))
     assert chunks.itl_ms is None  # how many tokens a chunk held is not known
@@ -284,13 +278,12 @@ def test_the_pace_is_known_where_both_ends_are() -> None:
         Level("x", concurrency_point(1), 7, 11),
         collect([RequestStarted("a", 10.0), *chunks, trace.ended or chunks[0]]),
     )
-    assert found.decode_tps is not None
-    assert found.decode_tps.mean == pytest.approx(1.0)
+    assert known(found.decode_tps).mean == pytest.approx(1.0)
     assert (found.pure_decode_tps, found.itl_ms, found.tokens.hidden) == (None, None, 8)
 
 
 @pytest.mark.parametrize(
-    ("count", "known"),
+    ("count", "are_known"),
     [
         (1, (False, False, False)),
         (35, (False, False, False)),
@@ -301,10 +294,9 @@ def test_the_pace_is_known_where_both_ends_are() -> None:
         (368, (True, True, True)),
     ],
 )
-def test_high_quantiles_need_enough_values(count: int, known: tuple[bool, bool, bool]) -> None:
+def test_high_quantiles_need_enough_values(count: int, are_known: tuple[bool, bool, bool]) -> None:
     """p90 is known from 36 values on, p95 from 72, p99 from 368, and p50 always."""
-    figures = Latency.of_values([float(value) for value in range(count)])
-    assert figures is not None
-    assert tuple(value is not None for value in (figures.p90, figures.p95, figures.p99)) == known
+    figures = known(Latency.of_values([float(value) for value in range(count)]))
+    assert tuple(value is not None for value in (figures.p90, figures.p95, figures.p99)) == are_known
     assert figures.p50 == (count - 1) / 2
     assert (figures.max, figures.count) == (count - 1, count)

@@ -27,6 +27,7 @@ from sparktop.sweep.result.measure import RequestTrace, collect
 from sparktop.sweep.result.open_loop import open_loop_figures, windows
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.terms.definitions import LATENCIES
+from tests.known import known
 
 LEVEL = Level("solo", LoadPoint(LoadKind.RATE, 1.0), 100, 4)
 
@@ -60,16 +61,11 @@ def test_latencies_are_measured_from_the_due_time() -> None:
     ]
     level = level_of(events)
     assert level.point.label == "1 /s"
-    assert level.ttft_ms is not None
-    assert level.ttft_due_ms is not None
-    assert level.e2e_due_ms is not None
-    assert level.client_wait_ms is not None
-    assert level.ttft_ms.mean == pytest.approx(200)
-    assert level.ttft_due_ms.mean == pytest.approx(700)
-    assert level.e2e_due_ms.p50 == pytest.approx(1000)
-    assert level.client_wait_ms.max == pytest.approx(500)
-    assert level.each is not None
-    assert level.each.wait_ms[:2] == (500.0, 500.0)
+    assert known(level.ttft_ms).mean == pytest.approx(200)
+    assert known(level.ttft_due_ms).mean == pytest.approx(700)
+    assert known(level.e2e_due_ms).p50 == pytest.approx(1000)
+    assert known(level.client_wait_ms).max == pytest.approx(500)
+    assert known(level.each).wait_ms[:2] == (500.0, 500.0)
 
 
 def test_requests_before_and_after_the_measured_time_are_load_alone() -> None:
@@ -78,15 +74,11 @@ def test_requests_before_and_after_the_measured_time_are_load_alone() -> None:
     after = request(1, None, 31.0, 32.0, 33.0)
     level = level_of([*before, *request(2, 12.0, 12.0, 12.5, 13.0), *after])
     assert level.requests.ok == 1
-    assert level.ttft_due_ms is not None
-    assert level.ttft_due_ms.count == 1
-    assert level.output_tps is not None
-    assert level.output_tps.mean == pytest.approx((3 + 4) / 20)
-    assert level.requests_per_s is not None
-    assert level.requests_per_s.mean == pytest.approx(2 / 20)
+    assert known(level.ttft_due_ms).count == 1
+    assert known(level.output_tps).mean == pytest.approx((3 + 4) / 20)
+    assert known(level.requests_per_s).mean == pytest.approx(2 / 20)
     assert level.duration_s == 20.0
-    assert level.uncounted is not None
-    assert len(level.uncounted.run) == 2
+    assert len(known(level.uncounted).run) == 2
 
 
 def test_a_request_without_an_answer_counts_with_its_age() -> None:
@@ -97,10 +89,8 @@ def test_a_request_without_an_answer_counts_with_its_age() -> None:
         RequestEnded("late", 32.0, EndReason.ABORT),
     ]
     level = level_of(events)
-    assert level.open_loop is not None
-    assert (level.open_loop.requests, level.open_loop.unanswered) == (2, 1)
-    assert level.ttft_due_ms is not None
-    assert level.ttft_due_ms.max == pytest.approx(12_000)
+    assert (known(level.open_loop).requests, known(level.open_loop).unanswered) == (2, 1)
+    assert known(level.ttft_due_ms).max == pytest.approx(12_000)
     assert level.requests.failed == 0
 
 
@@ -129,8 +119,7 @@ def test_an_unstable_level_has_its_growth_and_no_latency() -> None:
 def test_rates_and_requests_in_flight_are_counted() -> None:
     """Ten requests a second apart that last 2.5 s each: three or two in flight."""
     traces = [_trace(number, due=float(number), first=number + 0.5, end=number + 2.5) for number in range(10)]
-    found = open_loop_figures(traces, 0.0, 10.0)
-    assert found is not None
+    found = known(open_loop_figures(traces, 0.0, 10.0))
     assert (found.requests, found.arrived_per_s) == (10, 1.0)
     assert found.completed_per_s == pytest.approx(0.8)
     assert found.in_flight_mean == pytest.approx((8 * 2.5 + 2.0 + 1.0) / 10)
@@ -142,8 +131,7 @@ def test_rates_and_requests_in_flight_are_counted() -> None:
 def test_requests_that_are_sent_late_are_marked() -> None:
     """A client that writes 20 ms after the due time hides this from latencies since the write."""
     traces = [_trace(number, due=number - 0.02, first=number + 0.5, end=number + 1.0) for number in range(9)]
-    found = open_loop_figures(traces, -0.02, 9.0)
-    assert found is not None
+    found = known(open_loop_figures(traces, -0.02, 9.0))
     assert found.late
     assert found.client_wait_p99_ms == pytest.approx(20.0)
 
@@ -163,6 +151,5 @@ def test_a_server_that_answers_no_request_is_unstable() -> None:
             RequestStarted(f"r{number}", due, 0, 100, due),
             RequestEnded(f"r{number}", 60.0, EndReason.ABORT),
         ]
-    found = level_of(events).open_loop
-    assert found is not None
+    found = known(level_of(events).open_loop)
     assert (found.unstable, found.ttft_growth, found.unanswered) == (True, None, 40)

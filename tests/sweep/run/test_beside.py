@@ -24,6 +24,7 @@ from sparktop.sweep.run.validity import LevelFacts, judge
 from sparktop.sweep.view.result import stored_source
 from sparktop.sweep.view.words import beside_words, headline
 from stage.sweep import RehearsedSweep
+from tests.known import known
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.watched_servers import QUICK, watched
 
@@ -36,27 +37,21 @@ async def test_prefill_slows_decode() -> None:
     sweep = RehearsedSweep(scenario=Scenario("beside", "round-robin", profile=profile), backends=1)
     preset = find_preset("interference") | SweepSpec(concurrency=(2,))
     live = await sweep.play(make_plan(preset, [sweep.targets["spark-a"]]))
-    assert live.result is not None
-    (target,) = live.result.targets
+    (target,) = known(live.result).targets
     command = "vllm serve openai/gpt-oss-120b --port 8000 --gpu-memory-utilization 0.7"
     command += " --max-model-len 65536 --max-num-seqs 48"
     assert target.commands == {"spark-a": command}
     (level,) = target.levels
-    found = level.beside
-    assert found is not None
+    found = known(level.beside)
     assert level.runs == len(found.itl_runs_ms) == len(found.alone_itl_runs_ms) == 3
     assert found.arrived >= 3
     assert (found.requests.failed, found.failed, found.error) == (0, 0, None)
-    assert found.itl_ms is not None
-    assert found.itl_ms.count is not None
-    assert found.itl_ms.count <= 63 * (found.requests.ok + found.requests.cancelled)
-    result = live.result
+    assert known(known(found.itl_ms).count) <= 63 * (found.requests.ok + found.requests.cancelled)
+    result = known(live.result)
     assert SweepResult.model_validate(result.to_json()).targets[0].levels[0].beside == found
     assert found.significant
     assert min(found.itl_runs_ms) > 3 * max(found.alone_itl_runs_ms)
-    assert level.itl_ms is not None
-    assert level.itl_ms.max is not None
-    assert level.itl_ms.max < min(found.itl_runs_ms)
+    assert known(known(level.itl_ms).max) < min(found.itl_runs_ms)
     words = headline(result, None) or ""
     assert words.startswith("at c = 2 mean ITL of short requests ")
     assert " ms while 32k prompts arrive (" in words
@@ -79,13 +74,11 @@ async def test_a_real_generator_sends_both() -> None:
         )
         result = await servers.runner(plan).run()
     (level,) = result.targets[0].levels
-    found = level.beside
-    assert found is not None
+    found = known(level.beside)
     assert found.prompt_tokens == QUICK.max_model_len - 64
     assert found.arrived >= 2
     assert (found.requests.failed, found.failed) == (0, 0)
-    assert found.ttft_ms is not None
-    assert found.ttft_ms.count == found.requests.ok
+    assert known(found.ttft_ms).count == found.requests.ok
     assert not {one.code for one in level.validity} & {"count_mismatch", "foreign_traffic"}
 
 

@@ -24,6 +24,7 @@ from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResu
 from sparktop.sweep.run.forecast import LEAST_FACTOR, forecast, pieces
 from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step
 from stage.sweep import RehearsedSweep
+from tests.known import known
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
 
 A, B = SweepTarget("a", "http://127.0.0.1/a"), SweepTarget("b", "http://127.0.0.1/b")
@@ -65,10 +66,8 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     plan = replace(PLAN, climb_to=8)
     found, plain = forecast(plan, [swept()]), forecast(PLAN, [swept()])
     assert (found.most_concurrency, found.at_least) == (8, True)
-    assert found.time is not None
-    assert plain.time is not None
-    assert found.time.least_s == plain.time.least_s
-    assert found.time.most_s > plain.time.most_s
+    assert known(found.time).least_s == known(plain.time).least_s
+    assert known(found.time).most_s > known(plain.time).most_s
     assert re.fullmatch(
         r"2 levels, up to c = 8, in [^(]+ \(estimated from your sweep of .*\)", pieces(found)[2]
     )
@@ -135,8 +134,7 @@ def test_a_time_that_the_plan_sets_is_known_at_once() -> None:
     plan = replace(PLAN, mode=LoadMode.STEADY, duration_s=5.0)
     assert expected_s(plan, swept()) == pytest.approx(30.0 + 2 * PAUSE_S)
     found = forecast(plan, [])
-    assert found.time is not None
-    assert 30.0 < found.time.least_s <= found.time.most_s < 2 * 30.0
+    assert 30.0 < known(found.time).least_s <= known(found.time).most_s < 2 * 30.0
 
 
 @pytest.mark.parametrize(("duration_s", "before_s"), [(60.0, 15.0), (3600.0, 120.0)])
@@ -145,8 +143,7 @@ def test_a_level_at_a_rate_begins_with_a_warm_up_of_a_quarter(duration_s: float,
     plan = make_plan(SweepSpec("r", rate="2", duration_s=duration_s), [A])
     found = forecast(plan, [])
     assert found.warm_ups == 2 * before_s
-    assert found.time is not None
-    assert found.time.least_s >= duration_s + before_s
+    assert known(found.time).least_s >= duration_s + before_s
     assert forecast(replace(plan, warmup=False), []).warm_ups == 0
 
 
@@ -211,9 +208,7 @@ def searched(capacity_per_s: float, first_per_s: float | None, most_per_s: float
 def test_both_ends_are_close_to_the_capacity(capacity_per_s: float, first_per_s: float | None) -> None:
     """The highest rate that holds and the lowest that does not are at most a factor of 1.2 apart."""
     search = searched(capacity_per_s, first_per_s)
-    assert search.answer is not None
-    assert search.too_much is not None
-    assert search.answer < capacity_per_s <= search.too_much <= GAP * search.answer
+    assert known(search.answer) < capacity_per_s <= known(search.too_much) <= GAP * known(search.answer)
 
 
 def test_a_server_that_keeps_up_with_nothing_ends_the_search() -> None:
@@ -232,7 +227,5 @@ async def test_runs_of_a_duration_last_that_long_together() -> None:
     sweep = RehearsedSweep(backends=1)
     spec = SweepSpec(concurrency=(1, 8), prompt_lengths=(64,), tg=8, duration_s=3.0)
     live = await sweep.play(make_plan(spec, [sweep.targets["spark-a"]]))
-    assert live.result is not None
-    for level in live.result.targets[0].levels:
-        assert level.duration_s is not None
-        assert 3.0 <= level.duration_s < 3.0 + 2 * level.duration_s / level.runs
+    for level in known(live.result).targets[0].levels:
+        assert 3.0 <= known(level.duration_s) < 3.0 + 2 * known(level.duration_s) / level.runs

@@ -23,6 +23,7 @@ from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import TraceChoice, read_replay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepEvent, SweepPhase
+from tests.known import known
 from tests.sweep.watched_servers import Watched, watched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
@@ -62,11 +63,9 @@ async def test_a_router_is_measured_with_who_served() -> None:
     async with watched(2, strategy="simple-shuffle") as servers:
         plan = servers.plan(concurrency=(1, 8), order=Order.ABBA)
         result = await servers.runner(plan).run()
-    proxy = result.target("proxy")
-    assert proxy is not None
+    proxy = known(result.target("proxy"))
     assert proxy.engine == "litellm"
-    assert proxy.router_version is not None
-    assert "simulated" in proxy.router_version
+    assert "simulated" in known(proxy.router_version)
     assert (proxy.engines, proxy.strategy) == (("vllm",), "simple-shuffle")
     assert proxy.version
     assert proxy.context_tokens == 4096
@@ -77,19 +76,15 @@ async def test_a_router_is_measured_with_who_served() -> None:
     for level in proxy.levels:
         assert sum(level.served_by.values()) == 2 * level.concurrency
         assert set(level.served_by) <= {"spark-a", "spark-b"}
-        assert level.server is not None
-        assert level.server.generation_tokens == level.tokens.generated
-        assert level.server.prompt_tokens == level.tokens.prompt
-        assert level.balance is not None
-        test = level.balance["runs_test"]
+        assert known(level.server).generation_tokens == level.tokens.generated
+        assert known(level.server).prompt_tokens == level.tokens.prompt
+        test = known(level.balance)["runs_test"]
         assert isinstance(test, dict)
         assert test["requests"] == 2 * level.concurrency
     assert {one.router_overhead_from for one in proxy.levels} == {"router"}
     for level in proxy.levels:
         # The proxy's own count, not the difference of TTFTs, which holds what waiting for a slot takes.
-        assert level.ttft_ms is not None
-        assert level.own_overhead_ms is not None
-        assert 0 <= level.own_overhead_ms < level.ttft_ms.mean
+        assert 0 <= known(level.own_overhead_ms) < known(level.ttft_ms).mean
     order = [one.target for one in result.ran if one.concurrency == 8]
     assert order == ["spark-a", "spark-b", "proxy", "proxy", "spark-b", "spark-a"]
 
@@ -153,8 +148,7 @@ async def test_every_report_of_a_replay_names_the_trace_and_its_hits(tmp_path: P
     (level,) = result.targets[0].levels
     assert (level.requests.ok, level.requests.failed) == (100, 0)
     assert level.tokens.prompt == 100 * 1100
-    found = level.replay
-    assert found is not None
+    found = known(level.replay)
     assert found.prompt_tokens == found.server_queried_tokens == 100 * 1100
     assert found.cached_tokens == found.server_cached_tokens
     assert 80 < (found.cached_percent or 0) <= (found.repeated_percent or 0)

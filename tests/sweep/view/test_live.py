@@ -63,6 +63,7 @@ from sparktop.sweep.view.levels import stored_evidence, stored_levels
 from sparktop.sweep.view.live import LiveView, completed_share
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.series import MOST_SLOTS, AgentActivities
+from tests.known import known
 from tests.sweep.made_results import made_level, made_sweep, request
 from tests.sweep.played_sweeps import E2E_S, RATE, TTFT_S, PlayedSweep
 
@@ -86,22 +87,19 @@ def test_a_running_level_tells_how_far_it_is(played: PlayedSweep) -> None:
     assert (level.key.point.value, level.runs_done, level.runs) == (2, 1, 3)
     assert level.share == pytest.approx(1 / 3)
     assert view.words == "spark-a, c = 2: run 2 of 3"
-    assert view.left is not None
-    assert (view.left.least_s, view.left.most_s) == pytest.approx((23.0, 59.0))
+    assert (known(view.left).least_s, known(view.left).most_s) == pytest.approx((23.0, 59.0))
 
 
 def test_the_moment_holds_the_figures_of_the_level(played: PlayedSweep) -> None:
     """In flight, rate, median time to first token and ends are those that were played."""
     played.level("spark-a", 2, runs=1)
     played.run("spark-a", 2, 1, upto_s=1.9)
-    now = played.view.view().moment
-    assert now is not None
+    now = known(played.view.view().moment)
     assert (now.in_flight, now.ended, now.requests, now.failed) == (2, 2, 6, 0)
     rows = now_rows(played.view.view(), 76)
     assert "2 of this level's 6 requests finished" in "".join(word for word, _ in rows[-1])
     assert now.ttft_p50_ms == pytest.approx(1000 * TTFT_S)
-    live = played.view.view().live
-    assert live is not None
+    live = known(played.view.view().live)
     assert live.ttft_p50_now_ms == now.ttft_p50_ms
     assert now.tps == pytest.approx(RATE, rel=0.35)
 
@@ -110,8 +108,7 @@ def test_tokens_on_the_time_axis_are_those_that_came(played: PlayedSweep) -> Non
     """The area under the curve is the number of tokens."""
     played.level("spark-a", 1)
     played.clock.now += 2.0
-    live = played.view.view().live
-    assert live is not None
+    live = known(played.view.view().live)
     tokens = sum(value or 0.0 for value in live.tps) * live.step_s
     assert tokens == pytest.approx(3 * RATE * (E2E_S - TTFT_S), rel=0.01)
 
@@ -125,9 +122,7 @@ def test_the_end_gives_what_the_file_gives(played: PlayedSweep) -> None:
     assert live.levels == stored.levels
     assert live.verdict == stored.verdict
     assert live.words == stored.words
-    assert live.topologies is not None
-    assert stored.topologies is not None
-    assert live.topologies.metrics == stored.topologies.metrics
+    assert known(live.topologies).metrics == known(stored.topologies).metrics
     assert (live.status, live.moment, stored.live) == (SweepStatus.DONE, None, None)
 
 
@@ -172,8 +167,7 @@ def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
     for hour in range(10):
         played.clock.now = began + 3600.0 * (hour + 1)
         played.run("spark-a", 1, hour % 3)
-    live = played.view.view().live
-    assert live is not None
+    live = known(played.view.view().live)
     assert live.count <= MOST_SLOTS
     assert live.count * live.step_s == pytest.approx(36_000, rel=0.01)
 
@@ -212,8 +206,7 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     (level,) = chosen.levels("a")
     view.take(PhaseChanged(SweepPhase.RUNNING, "a", level, 0, 1))
     view.take(LoadBatch(level, events(60), at=160.0, in_flight=3))
-    moment = view.view().moment
-    assert moment is not None
+    moment = known(view.view().moment)
     assert moment.trace_at_s == 60.0
     assert moment.trace_s == pytest.approx(675.0)
     assert moment.requests_per_s == pytest.approx((2.0, 1.0), rel=0.05)
@@ -244,8 +237,7 @@ def test_a_call_is_computed_decoded_and_followed_by_its_tool() -> None:
     ledger.take(started(0, 11.0))
     ledger.take(FirstToken("0", 12.0))
     ledger.take(RequestEnded("0", 14.0, EndReason.LENGTH))
-    found = ledger.activities(15.0)
-    assert found is not None
+    found = known(ledger.activities(15.0))
     assert found.each == ("hhhh" + "pppp" + "dddddddd" + "tttt", "h" * 20)
     assert found.counts[5] == (0, 1, 0, 0, 1)
     assert not found.queue_known
@@ -274,15 +266,14 @@ def test_the_share_never_falls_while_levels_are_added() -> None:
         (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 0.1)), 45),
         (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 1.0)), 45),
     )
-    known: list[float] = [0.0]
+    shares: list[float] = [0.0]
     for planned, at in course:
-        share = completed_share(PLAN, planned, key(at), None, known[-1])
-        assert share is not None
-        known.append(share)
-    del known[0]
-    assert known == sorted(known)
-    assert known[0] < 0.5, "four more levels may follow"
-    assert known[-1] == 1.0
+        share = known(completed_share(PLAN, planned, key(at), None, shares[-1]))
+        shares.append(share)
+    del shares[0]
+    assert shares == sorted(shares)
+    assert shares[0] < 0.5, "four more levels may follow"
+    assert shares[-1] == 1.0
 
 
 def test_levels_of_a_search_stand_in_the_order_of_the_axis() -> None:
@@ -353,10 +344,8 @@ def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) 
 def test_places_beyond_the_names_are_nobody() -> None:
     """A file that was edited by hand breaks no picture."""
     level = level_result(LEVEL, collect(level_events()))
-    assert level.each is not None
-    odd = level.each.model_copy(update={"served_by": (7, -1, None), "start_ms": (0.0, None)})
-    evidence = stored_evidence(sweep(level.model_copy(update={"each": odd, "uncounted": None})), LEVEL)
-    assert evidence is not None
+    odd = known(level.each).model_copy(update={"served_by": (7, -1, None), "start_ms": (0.0, None)})
+    evidence = known(stored_evidence(sweep(level.model_copy(update={"each": odd, "uncounted": None})), LEVEL))
     assert [bar.backend for one in evidence.timelines for bar in one.bars] == [None]
 
 
@@ -401,13 +390,11 @@ def test_a_level_keeps_what_each_server_did() -> None:
     assert (side.running_max, side.waiting_max, side.kv_cache_max_percent) == (3.5, 1.75, 35.0)
     assert side.prefill_ms == pytest.approx(500)
     assert level.backends["spark-b"].prefill_ms is None  # not counted there
-    assert level.balance is not None
-    loads = level.balance["mean_load"]
+    loads = known(level.balance)["mean_load"]
     assert isinstance(loads, dict)
     told = {name: float(str(value)) for name, value in loads.items()}
     assert told["spark-a"] / told["spark-b"] == pytest.approx(3.0, rel=0.1)
-    assert level.each is not None
-    assert level.each.backends == ("spark-a", "spark-b")
+    assert known(level.each).backends == ("spark-a", "spark-b")
 
 
 def test_a_run_that_broke_off_is_in_the_picture_and_in_no_figure() -> None:
@@ -417,12 +404,10 @@ def test_a_run_that_broke_off_is_in_the_picture_and_in_no_figure() -> None:
     record.partial.append(RequestEnded("y", 31.0, EndReason.ABORT))
     record.cut = collect(record.partial)
     level = record.result(log, {})
-    assert level.each is not None
-    assert set(level.each.run) == {0, 1}
+    assert set(known(level.each).run) == {0, 1}
     assert level.uncounted is not None
     assert level.uncounted.run == (1, 2, 2)
     assert level.uncounted.ok == (False, True, False)
     assert level.uncounted.start_ms == (125.0, 0.0, 500.0)
-    evidence = stored_evidence(sweep(level), LEVEL)
-    assert evidence is not None
+    evidence = known(stored_evidence(sweep(level), LEVEL))
     assert [len(one.bars) for one in evidence.timelines] == [3, 3, 2]

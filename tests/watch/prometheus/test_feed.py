@@ -13,6 +13,7 @@ from sparktop.model.targets import PrometheusTarget, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
 from sparktop.watch.prometheus_finder import MOST_AT_ONCE
+from tests.known import known
 from tests.sources.prometheus.api_server import api, refused
 from tests.watch.prometheus.made_up import Scraped, watched
 
@@ -26,11 +27,9 @@ async def test_a_late_prometheus_says_so() -> None:
     async with watched(Scraped(2, age_s=90)) as (feed, store):
         await feed.query()
         shown = store.snapshot()
-        failure = shown.fleets[0].failure
-        assert failure is not None
+        failure = known(shown.fleets[0].failure)
         assert failure.kind is FailureKind.LATE
-        found = re.fullmatch(r"itself is late: its newest sample is (\d+) s old", failure.message)
-        assert found is not None
+        found = known(re.fullmatch(r"itself is late: its newest sample is (\d+) s old", failure.message))
         assert 90 <= float(found[1]) < 90 + A_MINUTE_S
         assert all(one.failure is None for one in shown.backends)
 
@@ -43,8 +42,7 @@ async def test_a_refusal_slows_down(status: int) -> None:
         await feed.query()
         scraped.refusal = refused(status, "too many samples")
         await feed.query()
-        failure = store.snapshot().fleets[0].failure
-        assert failure is not None
+        failure = known(store.snapshot().fleets[0].failure)
         assert str(status) in failure.message
         assert (feed.pace.at_once, feed.pace.slowed) == (MOST_AT_ONCE // 2, 2)
         assert feed.pace.note.startswith("asks for 8 servers at a time, 2 × less often: ")
@@ -61,8 +59,7 @@ async def test_of_many_servers_one_group_is_read_raw_and_all_are_on_the_wall() -
         await feed.query()
         shown = store.snapshot()
         assert {one.group for one in shown.backends} == {"m3"}
-        fleet = shown.fleets[0].fleet
-        assert fleet is not None
+        fleet = known(shown.fleets[0].fleet)
         assert len(fleet.servers) == MOST_RAW + 16
 
 
@@ -90,8 +87,7 @@ async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.Monke
             await feed.query()
             store.judge()
         shown = store.snapshot()
-        failure = shown.backends[1].failure
-        assert failure is not None
+        failure = known(shown.backends[1].failure)
         assert failure.message == "it is no target of main any more"
         assert failure.kind is FailureKind.LATE
         assert not shown.alerts
@@ -118,10 +114,8 @@ async def test_a_server_goes_on_under_the_new_name_of_its_job() -> None:
             await feed.query()
             shown = store.snapshot()
             assert [(one.name, one.ok) for one in shown.backends] == [("h:0", True), ("h:1", True)]
-            assert shown.backends[0].age_s is not None
-            assert shown.backends[0].age_s < 0.5 * scraped.ages["vllm"]
-            fleet = shown.fleets[0].fleet
-            assert fleet is not None
+            assert known(shown.backends[0].age_s) < 0.5 * scraped.ages["vllm"]
+            fleet = known(shown.fleets[0].fleet)
             assert [one.name for one in fleet.servers] == ["h:0", "h:1"]
             assert not shown.events
             assert not shown.alerts
@@ -136,11 +130,11 @@ async def test_a_clock_that_is_wrong_is_named_and_ages_are_by_it() -> None:
         await feed.query()
         await feed.query()
         shown = store.snapshot()
-        assert shown.backends[0].age_s is not None
-        assert 2.9 < shown.backends[0].age_s < A_MINUTE_S
+        assert 2.9 < known(shown.backends[0].age_s) < A_MINUTE_S
         (said,) = [event.message for event in shown.events if "clock" in event.message]
-        found = re.fullmatch(r"its clock is (\d+) s ahead of this machine's: ages are by its clock", said)
-        assert found is not None
+        found = known(
+            re.fullmatch(r"its clock is (\d+) s ahead of this machine's: ages are by its clock", said)
+        )
         assert abs(float(found[1]) - 3600) < A_MINUTE_S
 
 
@@ -151,8 +145,7 @@ async def test_labels_with_control_characters_reach_no_screen() -> None:
     async with watched(scraped) as (feed, store):
         await feed.query()
         shown = store.snapshot()
-        fleet = shown.fleets[0].fleet
-        assert fleet is not None
+        fleet = known(shown.fleets[0].fleet)
         names = [text for one in shown.backends for text in (one.name, one.group or "")]
         names += [text for server in fleet.servers for text in (server.name, server.group)]
         assert len(names) == 4
@@ -181,10 +174,8 @@ async def test_machines_that_cannot_be_read_stop_no_server(status: int) -> None:
             feed._found_at = None  # search with the next query
         await feed.close()
     (view,) = store.snapshot().fleets
-    assert view.fleet is not None
-    assert view.fleet.note is not None
-    assert view.fleet.note.startswith("machines: ")
-    assert view.fleet.note.isprintable()
+    assert known(known(view.fleet).note).startswith("machines: ")
+    assert known(known(view.fleet).note).isprintable()
     assert len(refusals) == 1
     assert all(one.ok for one in store.snapshot().backends)
 
@@ -201,8 +192,7 @@ async def test_a_prometheus_that_has_just_started_is_not_one_without_servers() -
             await feed.query()
         store.judge()
         shown = store.snapshot()
-        assert shown.fleets[0].failure is not None
-        assert shown.fleets[0].failure.message.startswith("has just begun to scrape")
+        assert known(shown.fleets[0].failure).message.startswith("has just begun to scrape")
         assert not shown.alerts
         scraped.labels = Scraped(2).labels
         await feed.query()

@@ -26,6 +26,7 @@ from sparktop.panels.parts.figures import read_by
 from sparktop.panels.parts.text import row_text
 from sparktop.sources.source import Reading
 from sparktop.store import Store
+from tests.known import known
 from tests.sources.installed import installed
 from tests.watch.prometheus.proxy import proxied
 from tests.watch.prometheus.scraped import (
@@ -110,8 +111,7 @@ async def test_samples_are_those_that_were_scraped(prometheus: Prometheus) -> No
     assert samples[0].lanes[0].ttft is not None
     assert of("two:8000", Failure)[0].message.startswith("main cannot scrape it (up is 0)")
     assert {one.group for one in shown.backends} == {shown.backends[0].model}
-    assert shown.backends[0].scrape is not None
-    assert shown.backends[0].scrape.every_s == 1.0
+    assert known(shown.backends[0].scrape).every_s == 1.0
 
 
 # Rows, read sample by sample, and lines of the wall say the same.
@@ -269,8 +269,7 @@ async def test_exporters_are_joined_to_machines_and_servers_are_placed_on_them(
     text = "".join(row_text(row) for row in figure_rows(nodes["spark-1"], 60, 9))
     assert "memory left  38.0 GiB" in text
     assert "no network" not in text
-    sample = nodes["spark-1"].sample
-    assert sample is not None
+    sample = known(nodes["spark-1"].sample)
     assert (sample.memory.unified, sample.cpu.load1, sample.gpus[0].memory_total_bytes) == (True, 3.5, None)
     assert (sample.gpus[0].name, sample.gpus[0].throttle_reasons) == ("NVIDIA GB10", ())
     assert nodes["spark-2"].identity is not None
@@ -317,8 +316,7 @@ async def test_below_a_path_with_a_tenant_and_a_token(prometheus: Prometheus) ->
     ):
         await look_until(feed, store, is_complete)
         (view,) = store.snapshot().fleets
-    assert view.fleet is not None
-    assert view.fleet.note == warning
+    assert known(view.fleet).note == warning
     assert {one.path for one in asked} == {f"{PATH}/api/v1/query", f"{PATH}/api/v1/targets"}
     assert {(one.headers["X-Scope-OrgID"], one.headers["Authorization"]) for one in asked} == {
         ("a|b", "Bearer secret")

@@ -8,6 +8,7 @@ from sparktop.model.load import CallStart, ConversationCall, EndReason, RequestE
 from sparktop.sweep.result.level import agents_result
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.terms.request_errors import request_failure
+from tests.known import known
 
 HUMAN, TOOL = CallStart.HUMAN, CallStart.TOOL
 
@@ -52,22 +53,18 @@ REQUEST = [
 def test_times_to_the_first_token_are_split_by_what_came_before() -> None:
     """First calls, calls after a tool, after a human, and after a compaction each have their own."""
     found = agents_result(REQUEST, {0: (0.0, 30.0)})
-    assert found.first_ms is not None
-    assert found.first_ms.p50 == 3_000
-    assert found.after_tool_ms is not None
-    assert (found.after_tool_ms.count, found.after_tool_ms.p50) == (2, 750)
+    assert known(found.first_ms).p50 == 3_000
+    assert (known(found.after_tool_ms).count, known(found.after_tool_ms).p50) == (2, 750)
     assert found.after_human_ms is None
-    assert found.compacted_ms is not None
-    assert found.compacted_ms.count == found.compactions == 1
+    assert known(found.compacted_ms).count == found.compactions == 1
     assert [(one.name, one.calls) for one in found.turns] == [("1", 1), ("2-3", 2), ("4-5", 1)]
 
 
 def test_a_persons_request_takes_the_time_of_all_its_calls() -> None:
     """Model time without tools; a request with a call missing does not count."""
     found = agents_result(REQUEST, {0: (0.0, 30.0)})
-    assert found.request_ms is not None
-    assert found.request_ms.count == 2
-    assert found.request_ms.max == 1000 * (5 + 3 + 2)
+    assert known(found.request_ms).count == 2
+    assert known(found.request_ms).max == 1000 * (5 + 3 + 2)
     assert found.calls_per_request == 2
     assert agents_result(REQUEST[1:3], {0: (0.0, 30.0)}).request_ms is None
 
@@ -84,8 +81,7 @@ def test_tokens_from_the_cache_and_amplification() -> None:
 def test_lanes_share_their_time_between_model_tools_and_people() -> None:
     """Waiting, generation, tool and the rest of the window are 100 %."""
     found = agents_result(REQUEST, {0: (0.0, 25.0)})
-    shares = found.shares
-    assert shares is not None
+    shares = known(found.shares)
     assert shares.first_token == pytest.approx(100 * (3 + 0.5 + 1 + 1) / 25)
     assert shares.generation == pytest.approx(100 * (2 + 2.5 + 1 + 4) / 25)
     assert shares.tool == pytest.approx(100 * (1 + 1) / 25)

@@ -39,6 +39,7 @@ from sparktop.sweep.result.store import save
 from sparktop.sweep.run.again import answer_from_levels, stored_traces
 from sparktop.sweep.run.judgement import judge
 from sparktop.sweep.terms.definitions import CLIENT_LAG, FEW_RUNS
+from tests.known import known
 from tests.sweep.made_results import BEGAN
 
 SLO = {
@@ -129,8 +130,7 @@ def test_a_stored_level_is_judged_as_it_was_when_it_was_measured(kind: LoadKind)
 def test_the_answer_is_a_stored_level_and_says_between_which_it_lies() -> None:
     """4 hold and 16 fail: what lies between is unknown, and no level there is made up."""
     found = answer_from_levels(sweep(0.3, 0.5, 2.0), asked("ttft_p90_ms=1500"))
-    assert found.capacity is not None
-    answer = found.capacity.answers["a"]
+    answer = known(found.capacity).answers["a"]
     assert (answer.holds, answer.fails) == (4, 16)
     assert {one.value for one in answer.probes} == {1, 4, 16}
     text = capacity_text(found)
@@ -159,8 +159,7 @@ def test_below_the_smallest_level_nothing_is_known() -> None:
     (target,) = whole.targets
     found = answer_from_levels(result_of(LoadKind.CONCURRENCY, *target.levels[1:]), asked("ttft_p90_ms=900"))
     assert "a: unknown below 4, the smallest level: 4 requests at once fail" in capacity_text(found)
-    assert found.capacity is not None
-    assert found.capacity.answers["a"].holds is None
+    assert known(found.capacity).answers["a"].holds is None
 
 
 def test_a_level_that_is_not_trustworthy_is_left_out_with_its_reason() -> None:
@@ -212,8 +211,7 @@ def test_an_older_file_answers_what_it_holds() -> None:
 
 
 def _cut(level: LevelResult) -> LevelResult:
-    each = level.each
-    assert each is not None
+    each = known(level.each)
     short = each.model_copy(update={"ttft_ms": each.ttft_ms[:3], "stream_tps": (None, 0.0, -1.0, 1e15)})
     return level.model_copy(update={"each": short})
 

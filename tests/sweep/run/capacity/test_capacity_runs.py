@@ -35,6 +35,7 @@ from sparktop.sweep.run.progress import LevelMeasured, Notice, PlanFitted, Sweep
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.view.capacity import answer_words
 from stage.sweep import RehearsedSweep
+from tests.known import known
 from tests.sweep.run.capacity.test_capacity_judgement import request
 from tests.sweep.watched_servers import PATIENT, QUICK, engine, watched
 
@@ -59,16 +60,14 @@ async def test_the_answer_is_the_number_of_slots(kind: LoadKind) -> None:
     if kind is LoadKind.AGENTS:
         plan = replace(plan, conversations=SMALL)
     await sweep.play(plan)
-    result = sweep.result
-    assert result is not None
-    assert result.capacity is not None
-    answer = result.capacity.answers["spark-a"]
+    result = known(sweep.result)
+    answer = known(result.capacity).answers["spark-a"]
     assert (answer.holds, answer.fails, answer.complete) == (2, 3, True)
     text = capacity_text(result)
     assert text.startswith(("spark-a: 2 ", "spark-a: best estimate 2 "))
     assert "; 3 fail: p90 TTFT" in text or "; 3 probably fail (" in text
     assert "ran out first" in text or "limited by" in text
-    assert SweepResult.model_validate(result.to_json()).capacity == result.capacity
+    assert SweepResult.model_validate(result.to_json()).capacity == known(result.capacity)
 
 
 @pytest.mark.process
@@ -99,8 +98,7 @@ async def test_a_search_that_ends_early_keeps_what_was_found(*, server_ends: boo
         runner.listen(end)
         result = await runner.run()
         await asyncio.gather(*ending)
-    assert result.capacity is not None
-    answer = result.capacity.answers["gone"]
+    answer = known(result.capacity).answers["gone"]
     assert answer.holds in ({2, 4} if server_ends else {1, 2})
     assert not answer.complete
     text = capacity_text(result)
@@ -124,8 +122,7 @@ def test_what_the_user_chose_stays() -> None:
     plan = make_capacity_plan(default_capacity(), TARGETS, spec)
     assert with_fitting_conversations(plan, {"spark-a": 4_096}) == (plan, "")
     view = BackendView("spark-a", "http://127.0.0.1:1", "g", max_model_len=4_096)
-    why = beyond_context(replace(plan, tg=1), 1, [view])
-    assert why is not None
+    why = known(beyond_context(replace(plan, tg=1), 1, [view]))
     assert "workloads that fit: chat)" in why
     assert "--" not in why, "the words are read on the screen too, which has no options"
 
@@ -170,8 +167,7 @@ def test_a_server_that_got_slower_is_named_with_its_figures() -> None:
     """7 requests at once had 17.7 tok/s each at 07:06 and 8.2 at 07:09."""
     search = CapacitySearch(CAPACITY)
     search.add(7.0, judged(*[17.7] * 30, *[8.2] * 30))
-    drift = drift_of({7.0: runs(17.7, 8.2)})
-    assert drift is not None
+    drift = known(drift_of({7.0: runs(17.7, 8.2)}))
     answer = capacity_answer(search, {}, complete=True, drift=drift)
     found = capacity_result(CAPACITY, {"a": answer})
     words = "; ".join(answer_words(found, answer))
