@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -98,6 +98,21 @@ def condition_of(about: str) -> Condition:
     return condition._replace(label=label, summary=condition.summary or label)
 
 
+def condition_label(about: str) -> str:
+    """Return a short name for the condition of an alert's id: "KV cache full" for "backend:a:kv-full"."""
+    label = condition_of(about).label
+    return f"router {label}" if about.startswith("router:") else label
+
+
+_MINUTES_FROM_S = 90.0
+"""Spans are written in minutes from so many seconds on."""
+
+
+def span_text(seconds: float) -> str:
+    """Return a time in which something happened several times: "40 s", "2 min"."""
+    return f"{seconds / 60:.0f} min" if seconds >= _MINUTES_FROM_S else f"{seconds:.0f} s"
+
+
 class Severity(StrEnum):
     """How important an alert or event is."""
 
@@ -156,7 +171,7 @@ class Event(Struct, frozen=True):
     phase: Phase | None = None
     """None for an event without duration, such as a restart."""
     duration_s: float | None = None
-    """Seconds that the condition held; None unless `phase` is END."""
+    """Seconds that the condition held before `at`: to its end, or until it was noticed; None if unknown."""
     worst: Severity | None = None
     """Highest severity that the condition had; None unless `phase` is END."""
     count: int = 1
@@ -168,6 +183,17 @@ class Event(Struct, frozen=True):
     def kind(self) -> str | None:
         """The kind of what it is about (see `kind_of`); None for a plain message."""
         return None if self.about is None else kind_of(self.about)
+
+    @property
+    def since(self) -> datetime:
+        """The time of what it tells: that of its end, else that since when the condition holds."""
+        held_s = 0.0 if self.phase is Phase.END else self.duration_s or 0.0
+        return self.at - timedelta(seconds=held_s)
+
+    @property
+    def counted(self) -> str:
+        """The condition with the number of its occurrences: "down 7 times in 10 min"."""
+        return f"{condition_label(self.about or '')} {self.count} times in {span_text(self.span_s or 0.0)}"
 
     @property
     def importance(self) -> Severity:

@@ -678,17 +678,18 @@ class Snapshot(Struct, frozen=True, eq=False):
     def events_beside_alerts(self) -> tuple[Event, ...]:
         """The events for a list below that of the alerts, newest last.
 
-        An alert says since when it holds: the event of its begin is left out, or, where that counts earlier
-        alerts too, has the time of the alert, and not the figures of its begin.
+        An alert says since when it holds, and what holds now: the event of its begin is left out; where that
+        counts earlier alerts too, only the number is told.
         """
-        since = {alert.id: alert.since for alert in self.alerts}
-        return tuple(
-            replace(event, at=since[event.about], message=event.message.partition(": ")[0], values={})
-            if event.about in since and event.phase is Phase.BEGIN
+        active = {alert.id for alert in self.alerts}
+        shown = (
+            replace(event, message=event.counted, values={})
+            if event.about in active and event.phase is Phase.BEGIN
             else event
             for event in self.events
-            if event.count > 1 or event.phase is not Phase.BEGIN or event.about not in since
+            if event.count > 1 or event.phase is not Phase.BEGIN or event.about not in active
         )
+        return tuple(sorted(shown, key=lambda event: event.since))
 
 
 class Situation(Struct, frozen=True, eq=False):

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import signed
-from sparktop.model.event import Event, Phase, Severity
+from sparktop.model.event import Event, Phase, Severity, condition_label, span_text
 from sparktop.model.figures import Figure
 from sparktop.model.judgement import whole_percent_change
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendState
@@ -32,7 +32,7 @@ from sparktop.moments.moment import (
     Moment,
     figure_text,
 )
-from sparktop.store.event_log import FOLDED_FROM, condition_label, span_text
+from sparktop.store.event_log import FOLDED_FROM
 
 PAGE_LINES = 30
 """Lines of a page."""
@@ -293,7 +293,7 @@ def _event_line(event: Event) -> Line:
     if event.kind == STATE and (event.about or "").endswith(f"/{_LOADING}"):
         label = _LOADING
     return Line(
-        event.at,
+        event.since,
         event.subject,
         event.message,
         label,

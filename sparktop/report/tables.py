@@ -505,7 +505,7 @@ def events(snapshot: Snapshot, most: int) -> Table:
     return table(
         "Events",
         tuple(reversed(snapshot.events_beside_alerts))[:most],
-        figure("time", lambda event: cell.time_of(event.at)),
+        figure("time", lambda event: cell.time_of(event.since)),
         word("", lambda event: event.severity.value),
         name("about", lambda event: event.subject),
         name("what", lambda event: event.message, _LONG),

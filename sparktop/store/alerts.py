@@ -10,7 +10,7 @@ from operator import itemgetter
 
 from msgspec import Struct
 
-from sparktop.model.event import Event, Severity, Values
+from sparktop.model.event import Event, Severity, Values, span_text
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import BackendState
@@ -18,7 +18,7 @@ from sparktop.model.targets import StateThresholds
 from sparktop.model.text import clean
 from sparktop.rates import LinkKind
 from sparktop.store.backend import BackendTrack
-from sparktop.store.event_log import ActiveAlerts, span_text
+from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.routers import FAILS_A_MINUTE, RouterTrack
 from sparktop.store.sources import DOWN_AFTER_FAILURES, DOWN_AFTER_S, Health, SourceKey, SourceKind
@@ -438,7 +438,8 @@ class StateEvents:
             word.by_alert = word.by_alert or by_alert
             return None
         held_s = STILL_HELD_S if state is BackendState.STILL else HELD_S
-        if not by_alert and when.at - word.since_s < held_s:
+        fails = state is BackendState.UNREACHABLE and not track.health.down  # its alert will say it
+        if not by_alert and (fails or when.at - word.since_s < held_s):
             return None
         before, was_by_alert = word.reported, word.by_alert
         word.reported, word.by_alert = state, by_alert
@@ -448,8 +449,9 @@ class StateEvents:
         key = SourceKey.backend(name)
         about = f"{key.label}:state/{state.name.lower()}"
         values = {"state": state.value, "before": before.value}
-        message = f"{state.value} (was {before.value})"
-        return Event(when.wall, Severity.INFO, name, message, values, when.at, about)
+        message, progress = f"{state.value} (was {before.value})", track.view.progress
+        lasted = when.at - word.since_s if progress is None else progress.seconds
+        return Event(when.wall, Severity.INFO, name, message, values, when.at, about, duration_s=lasted)
 
 
 def _has_alert(track: BackendTrack, tracks: Tracks, alerts: ActiveAlerts) -> bool:

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
-from sparktop.model.event import Alert, Event, Phase, Severity, Values, condition_of
+from sparktop.model.event import Alert, Event, Phase, Severity, Values, condition_label
 from sparktop.model.failure import without_retry_time
 from sparktop.model.instant import Instant
 from sparktop.store.sources import SourceKey
@@ -31,17 +31,9 @@ _LEAST_QUIET_S = 60.0
 occurrences, and for at least this many seconds."""
 _MOST_COUNTED = 1000
 """Occurrences remembered of one condition: more than one a second in `REPEATS_WITHIN_S`."""
-_MINUTES_FROM_S = 90.0
-"""Spans are written in minutes from so many seconds on."""
 
 Announce = Callable[[Event], None]
 """A listener, called once with each event that is announced; must not raise."""
-
-
-def condition_label(about: str) -> str:
-    """Return a short name for the condition of an alert's id: "KV cache full" for "backend:a:kv-full"."""
-    label = condition_of(about).label
-    return f"router {label}" if about.startswith("router:") else label
 
 
 class _Repeats(Struct):
@@ -107,7 +99,8 @@ class EventLog:
                 continue
             repeats = self._repeats.setdefault(event.about, _Repeats(event.at_s))
             # A folded line has the time of its last begin, and its end may have followed; others, their own.
-            lasted_s = event.duration_s or 0.0 if event.count > 1 else 0.0
+            has_ended = event.count > 1 and event.phase is Phase.END
+            lasted_s = event.duration_s or 0.0 if has_ended else 0.0
             repeats.changed_s = event.at_s + lasted_s
             if event.count > 1 or event.phase in {None, Phase.BEGIN}:
                 count = min(event.count, _MOST_COUNTED)
@@ -183,21 +176,19 @@ class EventLog:
         """Replace the lines of all recent occurrences of a condition by a single line with their number."""
         first_s, old = repeats.times[0], repeats.line
         self._remove(lambda logged: logged is old or _is_since(logged, event.about, first_s))
-        message = f"{_count_text(event, repeats, at_s)}{_detail_text(event)}"
         severity = event.severity if old is None else max(old.severity, event.severity, key=_rank)
-        line = replace(
-            event, message=message, severity=severity, count=len(repeats.times), span_s=at_s - first_s
-        )
+        line = replace(event, severity=severity, count=len(repeats.times), span_s=at_s - first_s)
+        line = replace(line, message=f"{line.counted}{_detail_text(event)}")
         repeats.line = line
         self._events.append(line)
         self._announce_line(repeats, line, at_s)
 
     def _change_line(self, repeats: _Repeats, line: Event, event: Event, at_s: float) -> None:
         """Update the single line of a condition after `event`: the condition has ended or become worse."""
-        severity = line.severity if event.phase is Phase.END else event.severity
-        changed = replace(
-            line, phase=event.phase, severity=severity, worst=event.worst, duration_s=event.duration_s
-        )
+        severity, held_s = event.severity, line.duration_s
+        if event.phase is Phase.END:
+            severity, held_s = line.severity, event.duration_s
+        changed = replace(line, phase=event.phase, severity=severity, worst=event.worst, duration_s=held_s)
         repeats.line = changed
         kept = (changed if logged is line else logged for logged in self._events)
         self._events = deque(kept, maxlen=EVENTS_KEPT)
@@ -219,22 +210,11 @@ def _is_since(event: Event, about: str | None, first_s: float) -> bool:
     return event.about == about and event.at_s is not None and event.at_s >= first_s
 
 
-def _count_text(event: Event, repeats: _Repeats, at_s: float) -> str:
-    """Return the name of a condition with the number of its occurrences: "down 7 times in 10 min"."""
-    label = condition_label(event.about or "")
-    return f"{label} {len(repeats.times)} times in {span_text(at_s - repeats.times[0])}"
-
-
 def _detail_text(event: Event) -> str:
     """Return ": " and the part of the event's message after the condition's name; "" if there is none."""
     label = condition_label(event.about or "")
     detail = event.message.removeprefix(label).lstrip().removeprefix("begins").removeprefix(": ")
     return f": {detail}" if detail else ""
-
-
-def span_text(seconds: float) -> str:
-    """Return a time in which something happened several times: "40 s", "2 min"."""
-    return f"{seconds / 60:.0f} min" if seconds >= _MINUTES_FROM_S else f"{seconds:.0f} s"
 
 
 def _settled_after_s(repeats: _Repeats) -> float:
@@ -250,15 +230,12 @@ def _settled_event(line: Event, repeats: _Repeats, instant: Instant) -> Event:
     """
     quiet_s = instant.at - repeats.changed_s
     newest = repeats.newest or line
-    counted = _count_text(newest, repeats, repeats.times[-1])
     since = numbers.age(quiet_s)
+    settled = replace(line, at=instant.wall, at_s=instant.at)
     if line.phase is Phase.END:
-        message, severity = f"quiet for {since} ({counted} before)", Severity.INFO
-    else:
-        label = condition_label(newest.about or "")
-        message = f"{label} for {since} now ({counted}){_detail_text(newest)}"
-        severity = line.severity
-    return replace(line, at=instant.wall, at_s=instant.at, message=message, severity=severity)
+        return replace(settled, message=f"quiet for {since} ({line.counted} before)", severity=Severity.INFO)
+    message = f"{line.counted}, the last for {since} now{_detail_text(newest)}"
+    return replace(settled, message=message, duration_s=quiet_s)
 
 
 # The active alerts by id; the event log reports the beginning and the end of each alert.
@@ -319,7 +296,8 @@ class ActiveAlerts:
         elif old is None:
             self._report(alert, when, Phase.BEGIN, without_retry_time(begins or message))
         elif most_severe is not old.worst:
-            self._report(alert, when, Phase.WORSE, without_retry_time(message))
+            words = f"now {most_severe.value}: {message}"
+            self._report(alert, when, Phase.WORSE, without_retry_time(words))
 
     def clear(
         self,
@@ -425,6 +403,7 @@ class ActiveAlerts:
                 when.at,
                 alert.id,
                 phase,
+                lasted_s(alert, when) if phase is Phase.BEGIN else None,
             )
         )
 

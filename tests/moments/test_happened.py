@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.cli import main
-from sparktop.model.event import Event, Finding, Phase, Severity
+from sparktop.model.event import Event, Finding, Phase, Severity, condition_label
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
@@ -44,7 +44,6 @@ from sparktop.recording.past import Past
 from sparktop.recording.player import Recording, Span
 from sparktop.recording.recorder import Recorder
 from sparktop.store import SourceKey, Store
-from sparktop.store.event_log import condition_label
 from tests.moments.conftest import OUTAGE_S, Recorded, wall
 
 BEGAN = datetime(2026, 1, 15, 9, 0, tzinfo=UTC)

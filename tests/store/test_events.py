@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
@@ -88,6 +89,7 @@ def test_a_warning_that_becomes_critical_is_announced_once() -> None:
     assert (begun.values["limit_gib"], begun.values["headroom_gib"]) == (12.0, 11.0)
     assert (worse.values["limit_gib"], worse.values["headroom_gib"]) == (8.0, 7.0)
     assert (ended.importance, ended.duration_s) == (Severity.CRITICAL, 60.0)
+    assert worse.message == "now critical: 7.0 GiB of memory left"
 
 
 def test_what_is_not_known_any_more_ends_too() -> None:
@@ -180,8 +182,9 @@ def test_what_settles_is_announced_with_the_state_that_remains() -> None:
     told.begin(1120)
     for at in range(1121, 1300):
         told.log.settle(instant(at))
-    assert told.lines[-1] == "down for 1 min now (down 4 times in 2 min): nothing listens"
+    assert told.lines[-1] == "down 4 times in 2 min, the last for 1 min now: nothing listens"
     assert (told.announced[-1].severity, told.announced[-1].phase) == (Severity.CRITICAL, Phase.BEGIN)
+    assert told.announced[-1].since == wall(1120)
     told.finish(1400)
     assert told.messages[-1] == "answers again after 8 s"
 
@@ -240,8 +243,30 @@ def test_each_word_that_lasts_is_one_event(two_machines: World) -> None:
 def test_a_state_that_an_alert_reports_is_not_reported_twice(two_machines: World) -> None:
     """The beginning and the end of the alert are the events."""
     play(two_machines, 30, IDLE)
-    assert play(two_machines, 30, FailureKind.REFUSED) == ["nothing listens there"]
-    assert play(two_machines, 30, IDLE) == ["answers again after 30 s"]
+    for second in (1.0, 3.2, 4.0):  # the third failure comes after the word has lasted
+        two_machines.fail(1030.0 + second, FailureKind.REFUSED)
+        two_machines.store.judge()
+    picture = two_machines.snapshot()
+    assert [event.message for event in picture.events] == ["nothing listens there"]
+    assert [event.since for event in picture.events] == [alert.since for alert in picture.alerts]
+    assert play(two_machines, 26, FailureKind.REFUSED) == []
+    assert play(two_machines, 30, IDLE)[0].startswith("answers again after ")
+
+
+def test_events_beside_alerts_are_in_the_order_of_their_times(two_machines: World) -> None:
+    """One that comes and goes while it is an alert has the time of that, only its number, and its place."""
+    full, free = (replace(BUSY, kv_cache_percent=percent) for percent in (99.0, 90.0))
+    for _ in range(3):
+        play(two_machines, 4, free)
+        play(two_machines, 4, full)
+    play(two_machines, 2, FailureKind.REFUSED)
+    play(two_machines, 70, full)
+    picture = two_machines.snapshot()
+    shown = picture.events_beside_alerts
+    assert [event.since for event in shown] == sorted(event.since for event in shown)
+    (alert,) = picture.alerts
+    (line,) = (event for event in shown if event.about == alert.id and event.phase is Phase.BEGIN)
+    assert (line.message, line.since) == ("KV cache full 3 times in 16 s", alert.since)
 
 
 def processes(at: float, *running: Workload) -> NodeSample:

@@ -116,7 +116,11 @@ def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
     assert "nothing has moved for 10 s" in world.server.state_rule
     assert world.run(50, HELD, still).server.state is BackendState.SUSPECT
     (alert,) = (alert for alert in world.store.snapshot().alerts if alert.id.endswith("stuck"))
-    assert {"alert after 60 s", "critical after 120 s"} <= {*value_texts(alert.values)}
+    said = [*value_texts(alert.values)]
+    assert {"alert after 60 s", "critical after 120 s"} <= {*said}
+    assert not any(text.startswith("in the last ") for text in said), "it holds since another time"
+    (stands,) = (event for event in world.store.snapshot().events if event.kind == "state")
+    assert (stands.message[:11], stands.since) == ("no progress", alert.since)
     top = verdict(world.store.snapshot())
     assert (top.words[:17], top.short) == ("a: may be stuck (", "a may be stuck")
     assert world.run(60, HELD, still).server.state is BackendState.STUCK

@@ -186,7 +186,7 @@ def _entry(event: Alert | Event) -> _Entry:
         since = f"since {_time_of_day(event.since)}"
         return [sign, (f"{event.subject}: ", "title")], event.message, role, (since, *_of_now(values))
     # The last values of what has ended are from before the end, and would contradict it.
-    head: Row = [sign, label(f"{_time_of_day(event.at)} "), (f"{event.subject}: ", "text")]
+    head: Row = [sign, label(f"{_time_of_day(event.since)} "), (f"{event.subject}: ", "text")]
     return head, event.message, "muted", () if event.phase is Phase.END else values
 
 
@@ -211,6 +211,7 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
     """
     unsaid = {"rule", "deployments", "limit_share", "failure"}
     unsaid |= {*_OF_AN_END} if "processes" in values else set()
+    unsaid |= {"window_s"} if "error_after_s" in values else set()  # the standstill is longer
     limited = {name: _limited(name, values) for name in values if name.startswith(_LIMITS)}
     for name in sorted(values, key=lambda name: (name.startswith(_LIMITS), name == "window_s")):
         value = values[name]
