@@ -8,10 +8,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from typing import TypeVar
 
 from sparktop.ending import ENDING
+
+Value = TypeVar("Value")
 
 
 def on_signals(
@@ -110,6 +113,20 @@ class _Timeout:
     def _fire(self) -> None:
         self._late = True
         self._task.cancel()
+
+
+async def gather_or_cancel(*works: Awaitable[Value]) -> list[Value]:
+    """Await all of these at once and return their results, in their order.
+
+    The first error is raised once the others are cancelled and have ended.
+    """
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def timeout(delay_s: float) -> AbstractAsyncContextManager[object]:

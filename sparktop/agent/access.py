@@ -13,7 +13,6 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from errno import EADDRINUSE
 from pathlib import Path
-from typing import NoReturn
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -22,6 +21,7 @@ from sparktop.errors import UsageError
 from sparktop.files import read_bounded
 from sparktop.model.targets import AGENT_PORT
 from sparktop.model.text import clean, host_port, reason_of
+from sparktop.net.failure import load_certificate
 
 TOKEN_VARIABLE = "SPARKTOP_TOKEN"  # noqa: S105 - the variable's name, not a token
 HOW_TO_MAKE_ONE = "`openssl rand -hex 32` makes one"
@@ -252,13 +252,10 @@ def open_tls(cert: str, key: str) -> ssl.SSLContext:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     where = f"--tls-cert {clean(cert, 300)} --tls-key {clean(key, 300)}"
-
-    def refuse_password() -> NoReturn:
-        # Otherwise OpenSSL would prompt on the terminal, and a service would wait forever.
-        raise UsageError(f"--tls-key {clean(key, 300)}: the key has a password: give one without")
-
     try:
-        context.load_cert_chain(cert, key, password=refuse_password)
+        load_certificate(context, cert, key)
+    except ValueError as error:
+        raise UsageError(f"--tls-key {clean(key, 300)}: {error}") from None
     except OSError as error:  # includes ssl.SSLError
         raise UsageError(f"{where}: no certificate with its key in PEM: {_error_text(error)}") from None
     return context

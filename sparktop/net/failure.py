@@ -18,7 +18,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Semaphore, Thread
-from typing import Any
+from typing import Any, NoReturn
 from urllib.parse import quote, quote_plus, urljoin, urlsplit, urlunsplit
 
 from sparktop.files import connections_that_fit
@@ -380,6 +380,21 @@ class Trust:
     def forget(self) -> None:
         """Drop the TLS context, so that the next request reads the file again."""
         self._context = None
+
+
+def load_certificate(context: ssl.SSLContext, cert: str, key: str | None) -> None:
+    """Load a certificate and its key, from the file of the certificate if `key` is None.
+
+    Raises:
+        OSError: a file cannot be read or used.
+        ValueError: the key has a password.
+    """
+
+    def refuse_password() -> NoReturn:
+        # Otherwise OpenSSL would prompt on the terminal, and everything would wait.
+        raise ValueError("the key has a password: give one without")
+
+    context.load_cert_chain(cert, key, password=refuse_password)
 
 
 class _Lookups:

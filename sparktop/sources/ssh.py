@@ -455,8 +455,10 @@ class SshSource:
         except TimeoutError:
             message = f"no answer from sparktop on {self._where} about NCCL within {deadline_s:g} s"
             return self._failure(FailureKind.TIMEOUT, message)
-        except (LinkError, WireError) as error:
+        except WireError as error:
             return self._failure(error.kind, f"{self._where}: {error}")
+        except LinkError as error:  # names the machine
+            return self._failure(error.kind, error.message)
         finally:
             if link is not None:
                 await link.close()

@@ -18,9 +18,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sparktop.analysis.placement import address_of
 from sparktop.errors import UsageError
 from sparktop.model.engine import EngineSample
-from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.model.targets import BackendTarget, NodeTarget
 from sparktop.model.text import clean, host_port, reason_of
 from sparktop.store import Store
 from sparktop.watch.discovery import parse_target
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
 # if an inference server answers there.
 
 
-AGAIN_S = 60.0
+READ_EVERY_S = 60.0
 """Seconds between two readings of the files."""
 MOST_FILES, MOST_BYTES, MOST_TARGETS = 64, 1 << 20, 512
 """Most files, bytes of a file, and servers of all files."""
 _AT_ONCE = 16
 """Servers that are probed at a time."""
-_DEADLINE_S = 3.0
+_PROBE_S = 3.0
 """Seconds that a probe may take."""
-_NAME = 64
+_MOST_NAME_CHARACTERS = 64
 """Most characters of a name."""
 _WILDCARD = re.compile(r"[*?[]")
 """What makes a path a pattern."""
@@ -123,7 +124,7 @@ def _load_yaml(body: bytes) -> object:
     yaml: Any = importlib.import_module("yaml")
     try:
         return yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
+    except Exception as error:  # a tag such as !!bool raises what its conversion raises
         raise ValueError from error
 
 
@@ -133,15 +134,16 @@ def _targets_in(groups: Sequence[object]) -> Iterator[BackendTarget]:
             continue
         given = group.get("labels")
         labels = given if isinstance(given, dict) else {}
-        # The group is the model with its namespace; there is none where no model is named.
-        parts = [
-            part for part in map(labels.get, ("model_name", "namespace")) if isinstance(part, str) and part
-        ]
-        group_name = clean(" ".join(parts), _NAME) if labels.get("model_name") in parts else None
+        model, namespace = _text(labels.get("model_name")), _text(labels.get("namespace"))
+        group_name = clean(f"{model} {namespace}".rstrip(), _MOST_NAME_CHARACTERS) if model else None
         for address in group["targets"]:
             url = _target_url(address, labels)
             if url is not None:
-                yield BackendTarget(clean(address, _NAME), url, group=group_name)
+                yield BackendTarget(clean(address, _MOST_NAME_CHARACTERS), url, group=group_name)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _target_url(address: object, labels: Mapping[object, object]) -> str | None:
@@ -150,7 +152,7 @@ def _target_url(address: object, labels: Mapping[object, object]) -> str | None:
     if (
         not (isinstance(address, str) and isinstance(path, str))
         or "/" in address
-        or scheme not in {"http", "https"}
+        or scheme not in ("http", "https")  # a list has no hash
     ):
         return None
     url = f"{scheme}://{address}{path.removesuffix('/metrics')}".rstrip("/")
@@ -176,8 +178,8 @@ async def probe_files(
     listed, problems = await asyncio.to_thread(read_lists, patterns)
     for problem in problems:
         note(problem)
-    watched_urls = {target.url for target in store.targets()}
-    unwatched = [target for target in listed if target.url not in watched_urls]
+    watched = {address_of(target.url) for target in store.targets() if target.url}
+    unwatched = [target for target in listed if address_of(target.url) not in watched]
     answered = await find_answering(ways, unwatched)
     if answered:
         watch(answered)
@@ -188,6 +190,19 @@ async def probe_files(
         note(f"no servers in {files}")
 
 
+async def follow_files(
+    patterns: Sequence[str],
+    ways: Ways,
+    store: Store,
+    watch: Callable[[Sequence[BackendTarget]], None],
+    sleep: Callable[[float], Awaitable[None]],
+) -> None:
+    """Read the files that match `patterns` again and again, and watch the servers that answer."""
+    while True:
+        await probe_files(patterns, ways, store, watch)
+        await sleep(READ_EVERY_S)
+
+
 async def find_answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[BackendTarget]:
     """Return those targets at which an inference server answers, with the engine that it is."""
     answered: list[BackendTarget] = []
@@ -195,7 +210,7 @@ async def find_answering(ways: Ways, targets: Sequence[BackendTarget]) -> list[B
         polled = targets[start : start + _AT_ONCE]
         answered += [
             replace(target, engine=reading.engine)
-            for target, reading in await poll_once(ways, polled, _DEADLINE_S)
+            for target, reading in await poll_once(ways, polled, _PROBE_S)
             if isinstance(reading, EngineSample)
         ]
     return answered
@@ -258,7 +273,7 @@ def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
         suppress(OSError, UnicodeDecodeError),
         (home / CLUSTERS / ".default").open(encoding="utf-8") as stream,
     ):
-        name = stream.readline(_NAME).strip()
+        name = stream.readline(_MOST_NAME_CHARACTERS).strip()
     clusters = {path.stem: table for path, _, table in _read_tables(home / CLUSTERS, problems, first=name)}
     dated = [(_started_s(table, changed_s), table) for _, changed_s, table in _read_tables(folder, problems)]
     jobs = [table for _, table in sorted(dated, key=lambda job: job[0], reverse=True)]
@@ -391,7 +406,7 @@ def _job_server(table: Mapping[str, object]) -> BackendTarget | None:
         f"http://{where}",
         nodes=tuple(_hosts_and_users(table)),
         api_key=key if isinstance(key, str) and key else None,
-        group=None if model is None else clean(model, _NAME),
+        group=None if model is None else clean(model, _MOST_NAME_CHARACTERS),
     )
 
 
@@ -446,33 +461,9 @@ async def follow_sparkrun(
         for backend in answered:
             address = _host_and_port(backend.url)
             followed[address] = listed_now[address]
-        await sleep(AGAIN_S)
+        await sleep(READ_EVERY_S)
 
 
 def _host_and_port(url: str) -> tuple[str | None, int | None]:
     parts = urlsplit(url)
     return parts.hostname, parts.port
-
-
-async def follow_listed(
-    watch: Watch,
-    ways: Ways,
-    store: Store,
-    watch_backends: WatchBackends,
-    watch_nodes: WatchNodes,
-    sleep: Callable[[float], Awaitable[None]],
-) -> None:
-    """Read the files that `watch` names again and again, and watch what they list and what answers.
-
-    `watch_nodes` returns the name under which each machine is watched, which `watch_backends` is called with.
-    """
-
-    async def follow_files() -> None:
-        while True:
-            await probe_files(watch.target_files, ways, store, lambda new: watch_backends(new, {}))
-            await sleep(AGAIN_S)
-
-    works = [follow_files()] if watch.target_files else []
-    if watch.sparkrun:
-        works.append(follow_sparkrun(ways, store, watch_backends, watch_nodes, sleep))
-    await asyncio.gather(*works)

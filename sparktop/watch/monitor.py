@@ -164,10 +164,17 @@ class Monitor:
             self._spawn(self._discover(list(watch.discover)))
         self.through.start(watch.prometheus)
         if watch.target_files or watch.sparkrun:
-            from sparktop.watch.listed import follow_listed  # late: most starts need none of it
+            self._follow_listed(watch)
 
-            them = self._watch_found, self._watch_found_nodes
-            self._spawn(follow_listed(watch, self._ways, self._store, *them, self._sleep))
+    def _follow_listed(self, watch: Watch) -> None:
+        from sparktop.watch.listed import follow_files, follow_sparkrun  # late: most starts need none of it
+
+        ways, store, sleep = self._ways, self._store, self._sleep
+        if watch.target_files:
+            files = watch.target_files
+            self._spawn(follow_files(files, ways, store, lambda new: self._watch_found(new, {}), sleep))
+        if watch.sparkrun:
+            self._spawn(follow_sparkrun(ways, store, self._watch_found, self._watch_found_nodes, sleep))
 
     @asynccontextmanager
     async def running(self, beside: Coroutine[object, object, None]) -> AsyncIterator[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import chain, pairwise
@@ -61,6 +60,7 @@ from sparktop.sources.prometheus.machines import (
     sample_of,
 )
 from sparktop.sources.source import Reading, in_reader
+from sparktop.stopping import gather_or_cancel
 from sparktop.store import SourceKey, Store
 from sparktop.store.node import memory_limits
 from sparktop.watch.discovery import parse_target
@@ -125,7 +125,7 @@ class Finder:
         """
         more, group_by = self._target.selector, self._target.group_by
         asked = (servers_query(more, group_by), routers_query(more), replicas_query(more), down_query())
-        answer, routers, replicas, down = await asyncio.gather(*map(self._client.query, asked))
+        answer, routers, replicas, down = await gather_or_cancel(*map(self._client.query, asked))
         self.replicated = bool(replicas.series)
         if len(answer.series) <= _MOST_TARGETS:
             try:

@@ -114,6 +114,13 @@ async def test_nccl_is_asked_through_ssh(ras: RasServer, tmp_path: Path) -> None
     assert ras.asked.count("STATUS") == 1
 
 
+async def test_a_failed_connection_names_the_machine_once(tmp_path: Path) -> None:
+    """What ssh says about the machine is told as it is for samples, without the name before it."""
+    ssh = program(tmp_path, "echo Host key verification failed. >&2; exit 255")
+    failure = await failure_by(SshSource(NodeTarget("n", "ssh", ssh="there"), ssh=ssh))
+    assert failure.message.startswith("the host key of there is not known here")
+
+
 def test_the_wire_keeps_an_answer_and_cleans_its_text() -> None:
     """What was encoded is decoded equal; control characters from an agent are removed."""
     for name in ("healthy", "dead", "lags-by-one"):

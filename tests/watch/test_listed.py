@@ -22,6 +22,8 @@ from sparktop.store import Store
 from sparktop.watch.listed import follow_sparkrun, probe_files, read_lists, read_sparkrun
 from sparktop.watch.ways import Ways
 
+UNREADABLE_VALUES = ("!!bool foo", "!!timestamp foo", '!!int ""')
+"""Each makes PyYAML raise another class of error."""
 PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
 
 
@@ -74,12 +76,15 @@ def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
             {"targets": [3, "", "h:x", "me:pw@h:1", "a b:1", "h:1?x", "\x1b:1", "http://h:1"]},
         ],
         [{"targets": ["h:1"], "labels": {"__scheme__": "file"}}],
+        [{"targets": ["h:1"], "labels": {"__scheme__": ["http"]}}],
         "[" * 100_000,
+        *(f"- {value}" for value in UNREADABLE_VALUES),
     ],
 )
 def test_bad_files_are_one_line_or_nothing(tmp_path: Path, content: object) -> None:
     """They give no server, and no error beyond a printable message."""
-    found, problems = read_lists([written(tmp_path, "a.json", content)])
+    name = "a.yml" if isinstance(content, str) and content.startswith("- !!") else "a.json"
+    found, problems = read_lists([written(tmp_path, name, content)])
     assert found == []
     assert all(problem.isprintable() for problem in problems)
 
@@ -120,7 +125,7 @@ async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
     path = written(tmp_path, "a.json", [{"targets": ["a:1", "b:1", "c:2"]}])
     watched: list[BackendTarget] = []
 
-    store = Store(Watch(backends=(BackendTarget("a", "http://a:1"),)))
+    store = Store(Watch(backends=(BackendTarget("a", "http://A:1/v1"),)))
     look = partial(probe_files, [path], WAYS, store, watched.extend)
     await look()
     assert [(one.name, one.engine) for one in watched] == [("b:1", "vllm")]
@@ -220,6 +225,7 @@ def test_jobs_are_read_where_the_environment_says(tmp_path: Path, place: str) ->
         "hosts: ['me@h;x', 'me@h:1', 'me@http://h', \"me\\n@h\", 'me@[::1']",
         "!!python/object/apply:os.system ['true']",
         "api_key: sk-secret\nhosts: {{",
+        *(f"hosts: [h]\na: {value}" for value in UNREADABLE_VALUES),
     ],
 )
 def test_bad_files_of_jobs_are_one_line_or_nothing(tmp_path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.sources.source import Reading, Source
+from sparktop.watch import listed
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import (
     TRY_AGAIN_S,
@@ -69,6 +71,28 @@ async def test_a_part_that_breaks_is_told_and_the_rest_goes_on(caplog: pytest.Lo
         await store.until(lambda: store.backend("b").ok)
     assert "IndexError" in store.snapshot().events[0].message
     assert "a part of the monitor ended" in caplog.text
+
+
+async def test_a_list_that_breaks_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fault in following target files leaves sparkrun's followed, until the monitor stops."""
+    ended = asyncio.Event()
+
+    async def break_off(*_: object) -> None:
+        raise IndexError
+
+    async def follow(*_: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(listed, "follow_files", break_off)
+    monkeypatch.setattr(listed, "follow_sparkrun", follow)
+    watch = Watch(backends=(B,), target_files=("a.json",), sparkrun=True)
+    async with watching(watch, FakeWays()) as (_, store):
+        await store.until(lambda: bool(store.snapshot().events))
+        assert not ended.is_set()
+    assert ended.is_set()
 
 
 async def test_a_target_that_is_a_router_is_watched_as_one() -> None:

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget
 from sparktop.model.text import clean
-from sparktop.net.client import OK, Request, SharedSession
+from sparktop.net.client import OK, Request, Response, SharedSession
 from sparktop.net.failure import (
     NOT_FOUND,
     REDIRECTS,
@@ -35,6 +35,7 @@ from sparktop.net.failure import (
     Trust,
     first_line,
     host_and_port,
+    load_certificate,
     not_found,
     redirect_error,
     without_secret,
@@ -150,7 +151,7 @@ def read_answer(body: bytes, add: Callable[[Series], None]) -> QueryAnswer:
         rows = _decode_list(result)
     except (ValueError, RecursionError, KeyError):
         raise _not_an_answer() from None
-    if kind not in {"vector", "matrix"}:
+    if kind not in ("vector", "matrix"):  # a list has no hash
         raise _not_an_answer()
     if len(rows) > MOST_SERIES:
         message = f"{len(rows):,} series in one answer: name fewer servers by selector"
@@ -281,12 +282,9 @@ class PrometheusClient:
         """Request a path, by POST of `parameters` or by GET; return the body of a successful answer."""
         if self._tls is None and self._target.url.startswith("https:"):
             self._tls = _tls_context(self._target)
+        headers = {**self._headers(), "Accept-Encoding": "gzip"}
         request = Request(
-            self._target.url + path,
-            self.where,
-            tls=self._tls,
-            headers={**self._headers(), "Accept-Encoding": "gzip"},
-            form=parameters,
+            self._target.url + path, self.where, tls=self._tls, headers=headers, form=parameters
         )
         try:
             response = await self._session.get(
@@ -305,7 +303,8 @@ class PrometheusClient:
                 self.date = None
                 self.date = (parsedate_to_datetime(date).timestamp(), self._clock())
         if response.status != OK:
-            raise self._status_error(response.status, response.body, response.headers.get("Location", ""))
+            credentials = headers.get("Authorization", "").partition(" ")[2]
+            raise self._status_error(response, path, credentials)
         return response.body
 
     def _headers(self) -> dict[str, str]:
@@ -330,18 +329,18 @@ class PrometheusClient:
             headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
         return headers
 
-    def _status_error(self, status: int, body: bytes, location: str) -> AnswerError:
-        """Return the error for an HTTP status other than 200, with what to do about it."""
+    def _status_error(self, response: Response, path: str, credentials: str) -> AnswerError:
+        """Return the error for an HTTP status other than 200 of a `path`, with what to do about it."""
+        status, body = response.status, response.body
         text = body.decode("utf-8", "replace")
-        scheme = self._headers().get("Authorization", "").partition(" ")[2]
-        for secret in (scheme, self._target.password):  # if the server repeats them
+        for secret in (credentials, self._target.password):  # if the server repeats them
             text = without_secret(text, secret)
         trouble = trouble_in(text.encode())
         quoted = f": {trouble}" if trouble else ""
         if status in _TOO_MUCH:
             return TooMuchError(FailureKind.HTTP, f"{status}: {self.where} refuses the query{quoted}")
         if status in REDIRECTS:
-            return redirect_error(status, self.where, location)
+            return redirect_error(status, self.where, response.headers.get("Location", ""))
         if status in {401, 403}:
             return AnswerError(
                 FailureKind.UNAUTHORIZED,
@@ -350,7 +349,7 @@ class PrometheusClient:
         if _WANTS_TLS in body:
             return AnswerError(FailureKind.TLS, f"{self.where} wants TLS: write https:// in its URL")
         if status == NOT_FOUND:
-            return not_found(f"{self.where} has no /api/v1/query", "a Prometheus", trouble)
+            return not_found(f"{self.where} has no {path}", "a Prometheus", trouble)
         return AnswerError(FailureKind.HTTP, f"{self.where} answered with HTTP status {status}{quoted}")
 
     def _credentials_wanted(self, trouble: str) -> str:
@@ -398,8 +397,8 @@ def _tls_context(target: PrometheusTarget) -> ssl.SSLContext:
     try:
         trust = Trust(target.tls_ca, clean(target.name, 60)).context() or ssl.create_default_context()
         if target.tls_cert is not None:
-            trust.load_cert_chain(target.tls_cert, target.tls_key)
-    except (OSError, ssl.SSLError) as error:
+            load_certificate(trust, target.tls_cert, target.tls_key)
+    except (OSError, ValueError) as error:  # includes ssl.SSLError
         message = f"a certificate file of {clean(target.name, 60)} cannot be used: {clean(error, 100)}"
         raise AnswerError(FailureKind.TLS, message) from None
     return trust

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -25,6 +24,7 @@ from sparktop.sources.prometheus.client import (
 )
 from sparktop.sources.prometheus.found import NOT_A_ROUTER, REPLICA, SERVER_LABELS, FoundServer, Key, key_of
 from sparktop.sources.prometheus.machines import MachinesOf
+from sparktop.stopping import gather_or_cancel
 
 # All samples of one scrape have the same time, so that each time is a page. A page is text as a server
 # writes it: the readers of `engines` read both alike, and recordings keep it as they keep others.
@@ -322,7 +322,7 @@ async def _ask_figures(client: PrometheusClient, asked: Mapping[str, str]) -> Fi
         answer = await client.query(promql, add)
         return result, answer.warnings
 
-    answers = await asyncio.gather(*(values(promql) for promql in asked.values()))
+    answers = await gather_or_cancel(*(values(promql) for promql in asked.values()))
     warnings = dict.fromkeys(line for _, warned in answers for line in warned)
     return Figures({name: result for name, (result, _) in zip(asked, answers, strict=True)}, tuple(warnings))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -28,6 +27,7 @@ from sparktop.model.node import (
 from sparktop.model.text import clean, free_name
 from sparktop.sources.prometheus.client import Labels, PrometheusClient, Series, any_of, selector
 from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, Key, key_of
+from sparktop.stopping import gather_or_cancel
 
 # Four exporters are known: sparktop's agent, NVIDIA's dcgm-exporter, nvidia_gpu_exporter, and
 # node_exporter.
@@ -539,7 +539,7 @@ async def _gather(client: PrometheusClient, queries: Mapping[str, str]) -> Known
     """
     result: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
 
-    await asyncio.gather(
+    await gather_or_cancel(
         *(client.query(promql, partial(_add_series, result, name)) for name, promql in queries.items())
     )
     return result

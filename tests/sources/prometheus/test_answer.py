@@ -83,6 +83,7 @@ def test_series_by_series_is_as_the_whole(
         '{"status":"success","data":{"resultType":"vector","result":[]}} x',
         '{"status":"success","data":{"resultType":"vector","result":[' + "[" * 100_000,
         '{"status":"success","data":{"resultType":"streams","result":[]}}',
+        '{"status":"success","data":{"resultType":["vector"],"result":[]}}',
     ],
 )
 def test_what_is_no_answer_is_refused(text: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +87,28 @@ async def test_a_secret_that_is_repeated_is_not_quoted(settings: dict[str, objec
     error = await asked(lambda _: web.Response(status=401, text="not valid: sk-secret\n"), **settings)
     assert isinstance(error, AnswerError), error
     assert error.message.endswith(": not valid: …")
+
+
+async def test_a_missing_path_is_named() -> None:
+    """The error of a request that is no query names the path of that request."""
+    async with api(lambda _: vector()) as (url, _):
+        client = PrometheusClient(PrometheusTarget("main", url))
+        with pytest.raises(AnswerError, match="has no /api/v1/targets"):
+            await client.get("/api/v1/targets")
+        await client.close()
+
+
+async def test_a_key_with_a_password_is_refused_without_a_question(tmp_path: Path) -> None:
+    """A client's key that is encrypted is an error: OpenSSL would ask for its password on the terminal."""
+    cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-subj", "/CN=me", "-passout", "pass:secret"]
+    await asyncio.to_thread(
+        subprocess.run, [*command, "-keyout", key, "-out", cert], check=True, capture_output=True, timeout=300
+    )
+    client = PrometheusClient(PrometheusTarget("main", "https://h:1", tls_cert=cert, tls_key=key))
+    with pytest.raises(AnswerError, match="has a password"):
+        await client.query("up")
+    await client.close()
 
 
 async def test_too_large_and_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from itertools import permutations
 
@@ -9,12 +10,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sparktop.agent.exposition import page
+from sparktop.model.failure import FailureKind
 from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
+from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus.client import PrometheusClient, QueryAnswer, Series
 from sparktop.sources.prometheus.found import FoundServer, Key
 from sparktop.sources.prometheus.machines import (
     MARKS,
     ScrapedMachine,
+    aggregates,
     found_exporters,
     gpus_of,
     host_of,
@@ -46,6 +50,32 @@ async def read(*series: Series) -> NodeSample:
     found = sample_of(machine, await newest_samples(Answering(*series), "", [machine], 15.0), 100.0)
     assert found is not None
     return found
+
+
+class Failing(PrometheusClient):
+    """A client whose first query never ends, and whose others fail."""
+
+    def __init__(self) -> None:
+        self.asked = self.ended = 0
+
+    async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> QueryAnswer:  # noqa: ARG002 - as of the class
+        """Wait until cancelled, or fail."""
+        self.asked += 1
+        if self.asked > 1:
+            raise AnswerError(FailureKind.REFUSED, "refused")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended += 1
+        raise AssertionError
+
+
+async def test_a_failed_query_ends_the_others() -> None:
+    """None goes on at the Prometheus for an answer that nobody reads."""
+    client = Failing()
+    with pytest.raises(AnswerError):
+        await aggregates(client, "", MARKS.values())
+    assert client.ended == 1
 
 
 def one(name: str, value: str, **labels: str) -> Series:
