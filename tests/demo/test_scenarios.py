@@ -84,23 +84,6 @@ def test_an_orphan_is_named_with_its_memory() -> None:
     assert [alert.id for alert in snapshot.alerts] == ["node:spark-b:orphaned-engine/3377"]
 
 
-def test_memory_that_a_dead_container_holds_is_named_and_missed_at_the_next_start() -> None:
-    """In "memory-held", a minute after the first server ended, its machine names the GiB that are short."""
-    rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS["memory-held"])
-    rehearsal.play(40)
-    rehearsal.end_server(0)
-    snapshot = rehearsal.play(75).snapshot()
-    lines = [one.line for one in snapshot.nodes[0].findings]
-    held = "33 GiB are held by no process that lives"
-    assert held in lines
-    short = snapshot.backends[0].findings[0]
-    assert "GiB short" in short.line
-    assert dict(short.evidence)["held by nobody"] == f"{held} (likely)"
-    kinds = {alert.id for alert in snapshot.alerts}
-    assert {"node:spark-a:memory-held", "backend:spark-a:start-short"} <= kinds
-    assert all(one.kind != "memory-held" for one in snapshot.nodes[1].findings)
-
-
 def test_the_faulty_clock_is_seen() -> None:
     """In "pd-fault", only the second machine has a slow clock."""
     _, snapshot = watched("pd-fault")

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.doctor.check import Check, Status, any_failed, next_step, to_json, to_text
+from sparktop.doctor.check import Check, Status, next_step, to_json, to_text
 from sparktop.doctor.examination import check_node, examine_network
 from sparktop.doctor.machine import (
     RESERVED_FILES,
@@ -74,22 +74,6 @@ async def test_what_is_found_is_checked_too() -> None:
     checks = await examine_network(watch, FakeNetwork(closed=(1, 2, 3)), wanted=True, search=search)
     assert searched == ["10.0.0.1"]
     assert [check.name for check in checks] == ["name dead.local", "search", "b port", "new port", "r port"]
-
-
-def test_a_check_is_one_line() -> None:
-    """A line has status, name, result and advice; FAIL is in capitals."""
-    checks = [
-        Check("port", Status.OK, "open"),
-        Check("clock", Status.WARN, "5 s ahead", "set it"),
-        Check("a\nb", Status.FAIL, "no\x1b[31m", "do\r\nthis"),
-    ]
-    assert to_text({"servers": checks}).splitlines()[1:4] == [
-        "ok    port: open",
-        "warn  clock: 5 s ahead — set it",
-        "FAIL  a b: no [31m — do this",
-    ]
-    assert any_failed(checks)
-    assert not any_failed(checks[:2])
 
 
 ADVISED = Check("port", Status.FAIL, "nothing listens on 10.0.0.1:8000 (connection refused)", "start it")
@@ -250,12 +234,6 @@ def test_open_files_say_what_a_sweep_reaches(soft: int, hard: int | None, wanted
     assert 0 <= reach <= max(0, soft - RESERVED_FILES)
     assert (check.status is Status.OK) is (reach >= max(wanted, 256))
     assert bool(check.advice) is (check.status is Status.WARN)
-
-
-def test_the_advice_respects_the_hard_limit() -> None:
-    """`ulimit -n` is advised only up to the hard limit."""
-    assert check_open_files(256, 4096).advice == "for c = 256: ulimit -n 320"
-    assert "raise the hard limit (300) to 320" in check_open_files(256, 300).advice
 
 
 @pytest.mark.outside

@@ -17,7 +17,6 @@ from sparktop.doctor.servers import check_backend, check_prometheus, check_route
 from sparktop.engines.tables import RUNNING
 from sparktop.model.node import Workload, Workloads
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget, Watch
-from sparktop.watch.listed import CACHE_VARIABLE
 from tests.doctor.conftest import VLLM, FakeNetwork
 from tests.sources.conftest import Serve, answer
 from tests.sources.prometheus.api_server import api, scalar, vector
@@ -168,23 +167,6 @@ async def test_what_the_files_list_beyond_the_limit_is_said(tmp_path: Path) -> N
         "512 servers; the first 32 are checked",
         "600 servers listed; the first 512 are used",
     ]
-
-
-async def test_jobs_and_the_default_cluster_of_sparkrun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The servers of sparkrun's jobs and the machines of its default cluster are found."""
-    pytest.importorskip("yaml")
-    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
-    jobs, clusters = tmp_path / ".cache/sparkrun/jobs", tmp_path / ".config/sparkrun/clusters"
-    jobs.mkdir(parents=True)
-    clusters.mkdir(parents=True)
-    (jobs / "j.yaml").write_text("hosts: [spark-a]\nport: 8001\n")
-    (clusters / "main.yaml").write_text("hosts: [spark-b]\nuser: me\n")
-    (clusters / ".default").write_text("main\n")
-    _, backends, nodes = await read_listed(Watch(sparkrun=True), tmp_path)
-    assert [one.url for one in backends] == ["http://spark-a:8001"]
-    assert [one.ssh for one in nodes] == ["me@spark-b"]
 
 
 def test_a_listed_server_that_is_gone_is_no_failure() -> None:

@@ -214,10 +214,7 @@ def test_weights_in_the_cache_and_in_a_mounted_folder(tmp_path: Path) -> None:
     "mount",
     [
         "-v={0}/hub:/models:ro",
-        "--volume {0}/hub:/models",
-        "--volume={0}/hub:/models:ro",
         "--mount type=bind,source={0}/hub,target=/models,readonly",
-        "--mount=type=bind,src={0}/hub,dst=/models",
         "--mount type=bind,src={0}/hub,destination=/models",
     ],
 )
@@ -226,22 +223,6 @@ def test_each_way_to_mount_a_folder(tmp_path: Path, mount: str) -> None:
     weights(tmp_path / "hub/mine")
     command = f"docker run {mount.format(tmp_path)} vllm/vllm-openai:v1 --model /models/mine"
     assert checks(command)["weights"].status is Status.OK
-
-
-@pytest.mark.parametrize("folder", ["", "/huggingface", "/huggingface/hub"])
-def test_the_cache_that_an_image_has(tmp_path: Path, folder: str) -> None:
-    """A folder that is mounted there is where a model is looked for by its name."""
-    weights(tmp_path / "huggingface/hub/models--o--m/snapshots/aaa")
-    mount = f"{tmp_path}{folder}:/root/.cache{folder or '/'}"
-    command = f"docker run -v {mount} vllm/vllm-openai:v1 --model o/m"
-    assert checks(command)["weights"].status is Status.OK
-
-
-def test_a_home_as_a_shell_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A "~" in a variable, which no shell has expanded, is the home."""
-    monkeypatch.setenv("HOME", str(tmp_path))
-    weights(tmp_path / "hf/hub/models--o--m/snapshots/aaa")
-    assert checks("vllm serve o/m", home="~/hf")["weights"].status is Status.OK
 
 
 def test_options_of_docker_are_none_of_the_server(tmp_path: Path) -> None:

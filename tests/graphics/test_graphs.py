@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from sparktop.colors.mixing import contrast
-from sparktop.graphics.axes import PlotAxis, ScaleTop, nice_ceiling, time_axis, top_without_spikes
+from sparktop.graphics.axes import ScaleTop, nice_ceiling, time_axis, top_without_spikes
 from sparktop.graphics.braille import LOWER, UPPER, area, draw_mirrored, draw_stacked
 
 Reader = Callable[[Sequence[str]], list[list[bool]]]
@@ -174,24 +174,6 @@ def test_a_time_axis_takes_its_width(width: int, step: float) -> None:
     if width >= 3:
         assert row.endswith("now")
         assert re.fullmatch(r" *(?:−[\d.e+]+ (?:s|min|h) +)*now", row)
-
-
-@given(
-    low=st.floats(0.1, 50),
-    ratio=st.floats(1.2, 100),
-    width=st.integers(3, 120),
-    ratios=st.booleans(),
-)
-def test_labels_are_round_and_exactly_as_wide_as_the_plot(
-    low: float, ratio: float, width: int, *, ratios: bool
-) -> None:
-    """The row of labels has the width of the plot, and each label is a number within the axis."""
-    axis = PlotAxis(low, low * ratio, width, ratios=ratios)
-    row = axis.labels()
-    assert len(row) == width
-    for word in row.split():
-        number = float(word.removesuffix("k")) * (1000 if word.endswith("k") else 1)
-        assert 0.99 * low <= number <= 1.01 * low * ratio
 
 
 @given(st.floats(1e-290, 1e307), st.floats(1e-290, 1e300))

@@ -308,13 +308,6 @@ def test_memory_of_coherent_gpus_is_counted_once(tmp_path: Path, gpus: int) -> N
     assert f"left out: {gpus * 96}.0 GiB" in note
 
 
-def test_an_expansion_card_is_the_machine_s_memory(tmp_path: Path) -> None:
-    """A node without CPUs that is not as large as a GPU's memory is counted, also beside a GPU."""
-    gh200(tmp_path, hbm_gib=256)
-    sample = Machine(tmp_path, nvml=FakeDriver(h200())).read()
-    assert (sample.memory.total_bytes, sample.memory.gpu_nodes_bytes) == (736 * GIB, None)
-
-
 def test_a_process_that_holds_more_than_there_is_is_a_contradiction() -> None:
     """8 GiB reported and 60 GiB held: the GPU uses the machine's memory, and the contradiction is shown."""
     held = {

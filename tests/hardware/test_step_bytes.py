@@ -152,14 +152,12 @@ RECIPE = [1, 2, 4, 5, 8, 10, *range(16, 257, 8), *range(272, 1025, 16)]
             ("--compilation-config", json.dumps({"mode": 3, "cudagraph_capture_sizes": RECIPE})),
             '{"cudagraph_capture_sizes":[1,2,4,5,8,10,"16..256 by 8","272..1024 by 16"],"mode":3}',
         ),
-        (("-cc", '{"cudagraph_mode": "FULL", "pass_config": {"x": true}}'), "-cc {}"),
         (("--compilation-config.cudagraph_mode", "FULL"), "--compilation-config.cudagraph-mode FULL"),
         (("-O3", ""), "-O3"),
         (
             ("--speculative-config", '{"model": "/home/me/m/eagle", "num_speculative_tokens": 3}'),
             '--speculative-config {"model":"eagle","num_speculative_tokens":3}',
         ),
-        (("--speculative-config", '{"model": "o/eagle", "n": NaN}'), '{"model":"o/eagle","n":NaN}'),
         (("--compilation-config", "[1, 2"), "--compilation-config #"),
         (("--compilation-config", "{" * 30_000), "--compilation-config #"),
         (("--compilation-config", '{"a":' * 5_000 + "1" + "}" * 5_000), "--compilation-config "),
@@ -184,14 +182,3 @@ def test_what_may_be_secret_in_json_is_a_digest() -> None:
     digests = re.findall('"(?:hf_token|api_key)":"(#[0-9a-f]{8})"', str(title.flags))
     assert len(digests) == 2
     assert len(set(digests)) == 1
-
-
-def test_long_json_ends_in_a_digest() -> None:
-    """What differs behind the end differs in it."""
-    texts = []
-    for last in (1, 2):
-        value = json.dumps({f"field_{index}": index for index in range(50)} | {"z": last})
-        title = title_of(["vllm", "serve", "m", "--compilation-config", value])
-        texts.append(title.flags[0])
-    assert texts[0] != texts[1]
-    assert all(re.search("…#[0-9a-f]{8}$", text) and len(text) < 300 for text in texts)

@@ -18,7 +18,6 @@ from sparktop.model.instant import Instant
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.recording import recorder as recording_file
 from sparktop.recording.frames import FrameReader, Record
-from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder, RecordingFile
 from sparktop.store import SourceKey, Store
 from tests.recording.conftest import Made, instant, read
@@ -124,49 +123,6 @@ def test_a_full_disk_pauses_the_recording(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(after) > len(before)
     assert (run.problems[1:], reader.damage) == (["recording goes on"], [])
     assert sum(record.kind == "lag" for record in after) == 1
-
-
-def refuse(*_: object) -> None:
-    """Write nothing: the disk is full, although it reports room."""
-    raise OSError(errno.ENOSPC, "no space left on device")
-
-
-@pytest.mark.parametrize("lost", ["folder", "queue", "fault"])
-def test_what_is_watched_is_known_although_its_record_was_lost(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
-) -> None:
-    """A target whose record could not be written is in the next head; what was lost is counted."""
-    monkeypatch.setattr("sparktop.recording.recorder.RETRY_S", 0.0)
-    monkeypatch.setattr("sparktop.recording.recorder.FLUSH_S", 0.01)
-
-    def broken(*_: object) -> None:
-        raise TypeError("a fault of the program")
-
-    folder = tmp_path / "there"
-    folder.mkdir()
-    run = Recorded(folder / "a")
-    run.begin()
-    with monkeypatch.context() as trouble:
-        if lost == "folder":
-            (folder / "a").rename(tmp_path / "kept")
-            folder.rmdir()
-        elif lost == "queue":
-            trouble.setattr("sparktop.recording.recorder.MAX_WAITING_ITEMS", 0)
-        else:
-            trouble.setattr(run.recorder, "_encode_item", broken)
-        run.store.add(BackendTarget("late", "http://127.0.0.1:9"))
-        if lost != "fault":
-            run.second()
-        if lost != "queue":
-            wait(lambda: run.problems)
-    folder.mkdir(exist_ok=True)
-    run.second(61.0)
-    records, _ = run.stop(tmp_path)
-    if lost == "fault":
-        assert [record.fields["dropped"] for record in records if record.kind == "lag"] == [1]
-    player = Player(Recording([run.path]))
-    player.play(instant(run.at).wall)
-    assert [one.name for one in player.snapshot().backends] == ["a", "late"]
 
 
 def test_a_value_that_cannot_be_written_costs_only_its_own_record(tmp_path: Path) -> None:

@@ -162,16 +162,6 @@ def test_the_title_is_the_sum_of_the_rows() -> None:
     assert totals(changed, figures.with_rows([WALL_OF_TWO], changed)).running.value == 9.0
 
 
-def test_a_server_without_an_answer_keeps_what_the_wall_says() -> None:
-    """One is down; the other's row has no sample yet, or a failure."""
-    down = replace(TWO_SERVERS[0], down=True, running=None)
-    wall = replace(WALL_OF_TWO, fleet=replace(known(WALL_OF_TWO.fleet), servers=(down, TWO_SERVERS[1])))
-    late = Failure(FailureKind.LATE, "no new sample", 90.0)
-    for row in (replace(ROWS[1], age_s=None), replace(ROWS[1], failure=late)):
-        (view,) = WallFigures().with_rows([wall], [ROWS[0], row])
-        assert known(view.fleet).servers == (down, TWO_SERVERS[1])
-
-
 # Servers read from a Prometheus whose newest sample is old: no figure stands for now, and why is named.
 
 MAIN = SourceKey.prometheus("main")

@@ -21,7 +21,7 @@ from sparktop.model.node import (
     Workload,
     Workloads,
 )
-from sparktop.model.snapshot import BackendState, BackendView, Kept, PastStart
+from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
 from tests.store.conftest import World
@@ -306,25 +306,6 @@ def test_of_two_engines_on_a_machine_the_one_that_sleeps_is_judged() -> None:
         "waking needs 48 GiB, 65 GiB can be had"
     ]
     assert world.snapshot().alerts == ()
-
-
-def test_a_server_that_has_ended_is_judged_by_its_last_start(world: World) -> None:
-    """Its process is gone; earlier starts come from the file, which is asked for."""
-    at(world, 0).accept(NODE, spark(T0, {0: 40}, 50))
-    at(world, 1).accept(BACKEND, loaded_page(world.at))
-    at(world, 2).accept(NODE, spark(world.at, {}, 60))
-    at(world, 3).accept(BACKEND, refused(world.at))
-    assert ("a", "vllm", "m0") in world.store.starts.wanted
-    last = PastStart("a", "vllm", "m0", 200.0, ended_at=1.0, peak_bytes=70 * GIB, asks=MemoryAsk(0.5))
-    world.store.learn(Kept((last,)))
-    world.store.judge()
-    assert not world.snapshot().backends[0].findings  # its memory may not have been given back yet
-    at(world, 14).accept(NODE, spark(world.at, {}, 60))
-    at(world, 14).accept(BACKEND, refused(world.at))
-    world.store.judge()
-    assert [one.line for one in world.snapshot().backends[0].findings] == [
-        "start needs 70 GiB, 60 GiB can be had: 10 GiB short"
-    ]
 
 
 def capturing(at_s: float, gib: float, *, power: float, cpu: float) -> NodeSample:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -13,7 +12,7 @@ from sparktop.model.targets import Watch
 from sparktop.panels.parts.text import row_text
 from sparktop.store import Store
 from sparktop.ui.app import SparktopApp
-from sparktop.ui.cadence import LOW_BANDWIDTH_S, MAX_DRAW_S, MAX_INTERVAL_S, Cadence
+from sparktop.ui.cadence import LOW_BANDWIDTH_S, MAX_INTERVAL_S, Cadence
 from sparktop.watch.monitor import Monitor
 from stage.rehearsal import Rehearsal
 
@@ -69,18 +68,6 @@ def test_quick_answers_bring_the_interval_back() -> None:
     assert (cadence.interval_s, cadence.notice) == (1.0, None)
 
 
-def test_a_terminal_that_lags_is_drawn_half_as_often() -> None:
-    """Each drawing that finds writes waiting doubles the time, up to eight seconds; polls go on as asked."""
-    cadence = Cadence(1.0)
-    seen = []
-    for _ in range(5):
-        cadence.note_drawing(3)
-        seen.append(cadence.draw_s)
-    assert seen == [2.0, 4.0, MAX_DRAW_S, MAX_DRAW_S, MAX_DRAW_S]
-    assert cadence.interval_s == 1.0
-    assert cadence.notice == "slow terminal: drawn every 8 s"
-
-
 def test_a_terminal_that_follows_again_is_drawn_more_often() -> None:
     """Ten drawings without lag take back one doubling; one with lag in between starts the count again."""
     cadence = Cadence(1.0)
@@ -90,18 +77,6 @@ def test_a_terminal_that_follows_again_is_drawn_more_often() -> None:
     assert cadence.draw_s == 2.0
     cadence.note_drawing(0)
     assert (cadence.draw_s, cadence.notice) == (1.0, None)
-
-
-@pytest.mark.parametrize(
-    ("interval_s", "draw_s", "coarse"),
-    [(0.25, 4.0, 16), (1.0, 4.0, 4), (1.5, 4.5, 3), (3.0, 6.0, 2), (4.0, 4.0, 1), (60.0, 60.0, 1)],
-)
-def test_low_bandwidth_draws_on_whole_intervals(interval_s: float, draw_s: float, coarse: int) -> None:
-    """With low bandwidth it is drawn every four seconds or more, and one drawing adds one dot column."""
-    cadence = Cadence(interval_s, low_bandwidth=True)
-    assert (cadence.draw_s, cadence.coarse) == (draw_s, coarse)
-    assert cadence.notice == f"drawn every {draw_s:g} s"
-    assert cadence.interval_s == interval_s
 
 
 def test_slow_polls_are_said_before_all_else() -> None:

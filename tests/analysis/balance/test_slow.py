@@ -84,32 +84,6 @@ def test_requests_that_are_unevenly_shared_are_uneven() -> None:
     assert said(by_chance, 900).word_now is BalanceWord.UNKNOWN
 
 
-@pytest.mark.parametrize(("joined_s", "rejoins"), [(30.0, False), (300.0, True)])
-def test_a_backend_that_joins_does_not_make_an_even_share_uneven(joined_s: float, *, rejoins: bool) -> None:
-    """Requests are compared over the time in which all backends answered, also after one was away."""
-    evenly = tracks(by_chance, 900, count=3, per_s=(1.0,))
-    late = evenly[2]
-    kept = [
-        index
-        for index, at in enumerate(late.times_s)
-        if at >= 900 - joined_s or (rejoins and at < 900 - joined_s - 200)
-    ]
-    counted = late.arrived or []
-    missed = counted[kept[-1]] - 5 if rejoins else 0.0  # it counted nothing while it was away
-    joins = replace(
-        late,
-        times_s=[late.times_s[index] for index in kept],
-        running=[late.running[index] for index in kept],
-        waiting=[0.0 for _ in kept],
-        arrived=[
-            counted[index] - (missed if late.times_s[index] >= 900 - joined_s else 0.0) for index in kept
-        ],
-    )
-    found = judge_slowly("group", [*evenly[:2], joins], 900, STEP_S, "router")
-    assert found.word_now is not BalanceWord.UNEVEN
-    assert set(found.requests_share) == (set() if joined_s == 30 else {"spark-0", "spark-1", "spark-2"})
-
-
 def test_a_backend_that_died_is_not_one_that_gets_few_requests() -> None:
     """A backend that died has no share; the others are compared with each other."""
     evenly = tracks(by_chance, 900, count=3, per_s=(1.0,))

@@ -20,7 +20,7 @@ from sparktop.demo.engine_requests import (
     read_completion,
     tokenize,
 )
-from tests.demo.quick_engines import QUICK, StartServer, live_engine
+from tests.demo.quick_engines import StartServer, live_engine
 
 MODEL = "openai/gpt-oss-120b"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -108,26 +108,6 @@ async def test_what_is_refused_has_an_error_object(
     assert told["error"]["code"] == status
     assert set(told["error"]) == {"message", "type", "param", "code"}
     assert live.engine.in_flight == ()
-
-
-async def test_an_answer_that_is_sent_back_is_found_in_the_prefix_cache(
-    http: aiohttp.ClientSession, start_server: StartServer
-) -> None:
-    """A conversation's second call finds the first prompt and answer in the prefix cache, in full blocks."""
-    url = await start_server(live_engine(time.monotonic))
-    question = {"role": "user", "content": "the long road to the old stone house " * 12}
-    body = {"messages": [question], "max_tokens": 100, "ignore_eos": True}
-    _, first = await post(http, url + CHAT, body)
-    answer = first["choices"][0]["message"]
-    messages = [
-        question,
-        {"role": "assistant", "content": answer["content"]},
-        {"role": "user", "content": "go on"},
-    ]
-    _, second = await post(http, url + CHAT, {**body, "messages": messages})
-    stored = first["usage"]["prompt_tokens"] + 100 - 1
-    block = QUICK.block_tokens
-    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == stored // block * block
 
 
 def read(body: str, *, chat: bool = False) -> CompletionRequest:

@@ -24,7 +24,6 @@ from sparktop.panels.board.layout import (
     Place,
     Tiling,
     arrange,
-    entry_rows,
 )
 from sparktop.panels.board.scene import Scene, empty_rows
 from sparktop.panels.board.view import (
@@ -234,30 +233,6 @@ def test_panels_never_overlap_or_leave_the_board(
         assert not taken & cells
         taken |= cells
     assert layout.height >= height
-
-
-@given(
-    st.integers(MIN_WIDTH, 220),
-    st.integers(MIN_HEIGHT - 2, 70),
-    st.integers(0, 12),
-    st.integers(1, 12),
-    st.tuples(st.integers(0, 2), st.integers(0, 3)),
-)
-def test_up_to_twelve_of_each_are_on_every_screen(
-    width: int, height: int, nodes: int, backends: int, more: tuple[int, int]
-) -> None:
-    """Nothing is below the fold on the smallest screen, and panels of a kind have one height."""
-    routers, groups = more
-    layout = arrange(width, height, nodes, backends, Boxes(), routers=routers, groups=groups)
-    assert layout.height == height
-    for kind in ("node", "router", "balance", "backend"):
-        assert len({place.height for place in layout.places if place.kind == kind}) <= 1
-    lists = {"nodes": nodes, "table": backends}
-    for place in layout.places:
-        if place.kind in lists:
-            each, heading = entry_rows(place, lists[place.kind])
-            lines = -(-lists[place.kind] // place.columns)
-            assert each * lines + heading <= place.height - 2
 
 
 def test_on_wide_boards_servers_that_do_not_fit_one_below_another_stand_abreast() -> None:

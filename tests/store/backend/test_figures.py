@@ -138,19 +138,6 @@ def test_faults_that_never_happened_are_not_shown(world: World) -> None:
 # Latencies and ratios over a minute.
 
 
-def test_only_the_last_minute_counts(world: World) -> None:
-    """A slow first minute is forgotten once a minute of fast requests followed."""
-    seconds: list[float] = []
-    for second in range(130):
-        seconds += [0.9 if second < 60 else 0.15]
-        view = world.feed(page(1000 + second, LaneSample("0", ttft=observe(seconds))))
-    assert view.ttft.count == 60
-    assert view.ttft.mean_s == pytest.approx(0.15)
-    assert view.ttft.p50 is not None
-    assert view.ttft.p50.seconds == pytest.approx(0.15)
-    assert view.ttft.window_s == pytest.approx(60, abs=1)
-
-
 def test_a_prefix_cache_ratio_is_of_the_last_minute(world: World) -> None:
     """The ratio is hits / queries of the window; without queries there is none, rather than 0 %."""
     hits, queries = 0.0, 0.0
@@ -268,14 +255,6 @@ def test_a_load_balancer_is_told_once_and_never_spikes(world: World, *, old_firs
     assert view.restarts == int(old_first)
     told = [event.message for event in world.snapshot().events]
     assert told == (["restarted", SEVERAL_SERVERS] if old_first else [SEVERAL_SERVERS])
-
-
-def test_a_load_balancer_without_start_times_never_spikes(world: World) -> None:
-    """It is detected without start times, too, by jumps back to the counters of a server left behind."""
-    for second in range(40):
-        view = world.tokens(1000 + second, (90_000 if second % 2 == 0 else 20_000) + 50.0 * second)
-        assert tokens_of(view) == (None, None)
-    assert view.restarts == 1
 
 
 def test_a_server_that_joins_one_already_watched_is_no_restart(world: World) -> None:

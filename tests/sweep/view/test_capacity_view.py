@@ -8,20 +8,15 @@ from msgspec.structs import replace
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.targets import SweepSpec
-from sparktop.panels.sweep.table import columns_for, search_columns
+from sparktop.panels.sweep.table import columns_for
 from sparktop.simulation.calibration import SOLO
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import (
-    CapacityAnswer,
-    CapacityResult,
-    ConditionResult,
-    ProbeResult,
     SweepResult,
 )
 from sparktop.sweep.view.result import result_view
 from stage.sweep import Halt, RehearsedSweep
-from tests.sweep.made_results import made_level, made_sweep
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -76,33 +71,3 @@ async def test_an_answer_is_the_same_from_its_file() -> None:
     row = stored.rows[0]
     assert columns[0].text(row) == f"{search.tried[0].holds_percent:.0f} %"
     assert f"{columns[1].text(row)} " in f"{search.tried[0].bars[0].value} "
-
-
-@pytest.mark.parametrize(
-    ("met_percent", "value", "words", "cell"),
-    [
-        (None, None, "–", "–"),
-        (70.0, None, "unknown: many unanswered", "> 2,000 ms"),
-        (70.0, 3000.0, "3,000 ms", "3,000 ms"),
-    ],
-)
-def test_a_time_without_an_answer_is_over_the_limit_only_if_requests_say_so(
-    met_percent: float | None, value: float | None, words: str, cell: str
-) -> None:
-    """A level without a measured request has no value at all."""
-    found = ConditionResult(
-        condition="ttft_p90_ms ≤ 2000",
-        figure="ttft_p90_ms",
-        limit=2000.0,
-        value=value,
-        needed_percent=90.0,
-        met_percent=met_percent,
-    )
-    probe = ProbeResult(value=1, holds=False, certain=False, conditions=(found,))
-    answers = {"a": CapacityAnswer(fails=1, probes=(probe,))}
-    search = CapacityResult(load=LoadKind.AGENTS, conditions=(found.condition,), answers=answers)
-    level = made_level(1).model_copy(update={"load": LoadKind.AGENTS, "value": 1.0})
-    view = result_view(made_sweep(("a", [level])).model_copy(update={"capacity": search}))
-    assert view.searches[0].bars[0].value == words
-    assert search_columns(view)[1].text(view.rows[0]) == cell
-    assert search_columns(view)[0].text(view.rows[0]) == "–"

@@ -100,28 +100,6 @@ async def test_a_removed_target_is_named_and_forgotten(monkeypatch: pytest.Monke
         assert SourceKey.backend("h:1") not in store.identities()
 
 
-async def test_a_server_goes_on_under_the_new_name_of_its_job() -> None:
-    """While both jobs have series and after that it stands there once, with its history; no event."""
-    scraped = Scraped(2)
-    async with watched(scraped) as (feed, store):
-        await feed.query()
-        scraped.labels += [{**one, "job": "renamed"} for one in scraped.labels]
-        scraped.ages = {"vllm": 40.0}
-        scraped.age_s = 1.0
-        for _ in range(2):
-            feed._found_at = None  # search with the next query
-            await feed.query()
-            await feed.query()
-            shown = store.snapshot()
-            assert [(one.name, one.ok) for one in shown.backends] == [("h:0", True), ("h:1", True)]
-            assert known(shown.backends[0].age_s) < 0.5 * scraped.ages["vllm"]
-            fleet = known(shown.fleets[0].fleet)
-            assert [one.name for one in fleet.servers] == ["h:0", "h:1"]
-            assert not shown.events
-            assert not shown.alerts
-            scraped.labels = [one for one in scraped.labels if one["job"] == "renamed"]
-
-
 async def test_a_clock_that_is_wrong_is_named_and_ages_are_by_it() -> None:
     """An hour ahead: samples are as old as they are, and one line says which clock is which."""
     scraped = Scraped(1)
