@@ -47,12 +47,15 @@ class OutputError(SparktopError):
 def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return ": did you mean 'x' or 'y'?" with the most similar of `words`; "" if none is similar to `word`.
 
-    Several are named if they are as similar. A number resembles no other number.
+    Several are named if they are as similar, or begin with `word`. A number resembles no other number.
     """
     by_lower = {candidate.lower(): candidate for candidate in words}
     # difflib's time grows quadratically, so the length is limited.
     lower = word[:64].lower()
     close = [] if lower.isdecimal() else get_close_matches(lower, by_lower)
     ratios = [SequenceMatcher(None, near, lower).ratio() for near in close]
-    names = [f"'{by_lower[near]}'" for near, ratio in zip(close, ratios, strict=True) if ratio == ratios[0]]
-    return f": did you mean {' or '.join(names)}?" if names else ""
+    near = {near for near, ratio in zip(close, ratios, strict=True) if ratio == ratios[0]}
+    begun = {candidate for candidate in by_lower if near and candidate.startswith(lower)}
+    names = [f"'{name}'" for candidate, name in by_lower.items() if candidate in near | begun]
+    several = ", ".join(names[:-1])
+    return f": did you mean {several}{several and ' or '}{names[-1]}?" if names else ""

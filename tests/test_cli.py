@@ -84,7 +84,7 @@ WRONG = [
     ),
     ("--follow FILE", "--follow was removed: watch the servers while it runs"),
     ("swep", "did you mean 'sweep'"),
-    ("demo --scenario hang", "did you mean 'hang-b' or 'hang-a'?"),
+    ("demo --scenario hang", "did you mean 'hang-a', 'hang-b' or 'hang-blocked'?"),
     ("replay x --speed 3", "there is no '3': choose from"),
     ("watch", "there is no command 'watch': did you mean 'sparktop TARGET'? A host of that name is written"),
     ("watcch", "did you mean 'sparktop TARGET'"),

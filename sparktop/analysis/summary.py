@@ -132,6 +132,8 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Summary:
         for progress in stuck:
             label, sentence = progress.word.in_words, f"{progress.word.in_words} ({progress.fact})"
     clause = _CLAUSE.split(sentence)[0]
+    if kind == "dead-rank":
+        clause = sentence = sentence.partition(", and")[0]
     has_value = kind not in _SILENCING and any(map(str.isdigit, clause))
     if len(sentence) > _LONGEST:
         why = _why_down(snapshot, alert.subject) if kind == "unreachable" else ""

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure
 from sparktop.model.snapshot import BackendView, Snapshot
-from sparktop.model.targets import EventSettings, Target, Watch
+from sparktop.model.targets import ARGUMENTS, EventSettings, Target, Watch
 from sparktop.stopping import on_signals
 from sparktop.store import Store
 from sparktop.store.figures import least_rate_s
@@ -141,6 +141,12 @@ def _are_slow(backends: Sequence[BackendView]) -> bool:
         )
         for view in backends
     )
+
+
+def unasked_nodes(watch: Watch) -> list[str]:
+    """Return the nodes that nobody asked for: TARGETs name servers on this machine, not the machine."""
+    is_implied = watch.source == ARGUMENTS and not watch.discover
+    return [node.name for node in watch.nodes if is_implied and node.via == "local"]
 
 
 def why_nothing(snapshot: Snapshot) -> str:

@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from sparktop.commands.choice import choose
-    from sparktop.commands.observation import why_nothing
+    from sparktop.commands.observation import unasked_nodes, why_nothing
     from sparktop.logfile import open_log
     from sparktop.recording.flight import flight_folder, incident_folder
     from sparktop.recording.session import record
@@ -119,9 +119,11 @@ def run(arguments: argparse.Namespace) -> int:
     total = sum(path.stat().st_size for path in paths)
     names = ", ".join(clean(path, 200) for path in paths)
     tell(f"recorded {total / _KIB:,.0f} KiB in {names}")
+    unasked = unasked_nodes(watch)
+    nodes = tuple(node for node in last.nodes if node.name not in unasked)
     never = [
         view.failure is not None and view.age_s is None
-        for views in (last.backends, last.nodes, last.routers)
+        for views in (last.backends, nodes, last.routers)
         for view in views
     ]
     if all((*never, *(view.failure is not None and view.fleet is None for view in last.fleets))):

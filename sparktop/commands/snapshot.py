@@ -22,7 +22,7 @@ from sparktop.commands.arguments import (
 from sparktop.commands.output import output_file, tell, write_result
 from sparktop.commands.replay import ONE_AT_A_TIME, moment
 from sparktop.errors import UnreachableError, UsageError
-from sparktop.model.targets import ARGUMENTS, Watch
+from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 
 if TYPE_CHECKING:
@@ -193,12 +193,10 @@ def report(
     # Late: --help needs no event loop, whose import is half of its time.
     import asyncio
 
-    from sparktop.commands.observation import observe
+    from sparktop.commands.observation import observe, unasked_nodes
 
     snapshot, interrupted, _ = asyncio.run(observe(watch, seconds, simulated=simulated))
-    # TARGETs name servers on this machine, not the machine itself.
-    is_implied = watch.source == ARGUMENTS and not watch.discover
-    unasked = [node.name for node in watch.nodes if is_implied and node.via == "local"]
+    unasked = unasked_nodes(watch)
     try:
         code = _write(snapshot, form, output, size=size, theme=watch.theme, unasked=unasked)
     except UnreachableError:

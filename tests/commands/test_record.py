@@ -6,6 +6,7 @@ import fcntl
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -217,3 +218,15 @@ def test_the_unit_records_what_the_configuration_lists() -> None:
     assert "After=network-online.target time-sync.target" in text
     assert "ReadWritePaths" not in text
     assert "\nReadWritePaths=/data\nCapabilityBoundingSet=CAP_DAC_OVERRIDE\n" in named
+
+
+@pytest.mark.process
+def test_a_target_that_never_answers_is_said_and_has_its_exit_code(tmp_path: Path) -> None:
+    """This machine, on which the target is, was not asked for; the recording says the same."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    arguments = [f"127.0.0.1:{port}", "-o", str(tmp_path / "x.rec.zst"), "--seconds", "1"]
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, env=env, check=False)  # noqa: S603 - this program
+    assert done.returncode == 3
+    assert f"nothing could be reached: 127.0.0.1:{port}: nothing listens" in done.stderr
