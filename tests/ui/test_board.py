@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from sparktop.colors.palette import palettes
 from sparktop.config.keys import KEYS
@@ -178,10 +178,12 @@ async def test_a_filter_is_typed_kept_and_dropped() -> None:
         line, overview = board.overview.query_one("#filter", Input), board.overview
         theme, view = board.app.theme, overview.view
         await board.press("slash", *"qpt", "question_mark")
+        prompt = board.overview.query_one("#prompt", Static)
         assert (line.value, line.display, listed(board)) == ("qpt?", True, [])
+        assert (str(prompt.content), prompt.display) == ("filter:", True)
         assert (board.app.theme, overview.view.boxes, overview.frozen) == (theme, view.boxes, False)
         await board.press("escape")
-        assert (line.display, board.app.focused) == (False, board.canvas)
+        assert (line.display, prompt.display, board.app.focused) == (False, False, board.canvas)
         assert (overview.view.filter, listed(board)) == ("", NAMES)
         await board.press("slash", *"RK", "minus", "c")
         assert listed(board) == ["spark-c"]

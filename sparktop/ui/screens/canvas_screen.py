@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingsMap
+from textual.widgets import Input, Static
 
 from sparktop.config.keys import Key
+from sparktop.graphics.cells import cell_width
 from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH
 from sparktop.panels.board.scene import too_small_rows
 from sparktop.panels.parts.text import Row
@@ -21,6 +23,18 @@ from sparktop.ui.styles import RoleStyles
 class CanvasScreen(BaseScreen[None]):
     """Draws the rows that `_rows` returns; a subclass also implements the actions of its keys."""
 
+    DEFAULT_CSS = """
+    CanvasScreen { layers: default prompt; }
+    CanvasScreen > Input {
+        dock: bottom; height: 1; border: none; padding: 0 1; display: none; background: $background;
+    }
+    CanvasScreen > Input:focus { border: none; }
+    CanvasScreen > Static {
+        dock: bottom; layer: prompt; width: auto; height: 1; padding: 0 1; display: none;
+        background: $background; color: $foreground-muted;
+    }
+    CanvasScreen > .asking { display: block; }
+    """
     AUTO_FOCUS = "#canvas"
     footer_rows = 1  # for the row of keys at the bottom; 0 for a picture without it
     footer_actions: Mapping[str, str] = {}
@@ -42,6 +56,23 @@ class CanvasScreen(BaseScreen[None]):
     def compose(self) -> ComposeResult:
         """Yield the widget that shows all rows."""
         yield self.canvas
+
+    def open_line(self, line: Input, words: str, value: str = "") -> None:
+        """Open an input line with the text `value`; `words` are its name and what to type: "name: words"."""
+        name, _, line.placeholder = words.partition(": ")
+        line.value, line.cursor_position = value, len(value)
+        line.styles.padding = (0, 1, 0, cell_width(name) + 3)
+        prompt = self.query_one("#prompt", Static)
+        prompt.update(f"{name}:")
+        for widget in (line, prompt):
+            widget.add_class("asking")
+        line.focus()
+
+    def close_line(self, line: Input) -> None:
+        """Close an input line, and let keys be actions again."""
+        for widget in (line, self.query_one("#prompt", Static)):
+            widget.remove_class("asking")
+        self.canvas.focus()
 
     def on_resize(self, _: events.Resize) -> None:
         """Draw for the new size; at a start the same size is reported several times."""

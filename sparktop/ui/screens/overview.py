@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from textual import events, on
 from textual.app import ComposeResult
 from textual.message import Message
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from sparktop.analysis.summary import verdict
 from sparktop.analysis.wall import wall_of
@@ -59,6 +59,8 @@ _TIME_KEYS = {
 }
 """Text in the row of keys, by the names of those that come first while a past moment is shown."""
 _FOOTER_ACTIONS = {"↓": "select(1)", "↑": "select(-1)", "esc": "back"}
+_NOTICE_ROWS = 3
+"""Rows of the longest notice."""
 _FILTER_WORDS = "filter: words in name, model, URL, state … esc drops it"
 _LINED = frozenset({"prometheus", "members", "scraped", "machines"})
 """Kinds of panels whose lines can be selected while they are shown alone."""
@@ -78,13 +80,6 @@ _WallStep = tuple[PanelKey, PanelKey | None, PanelKey | None, int]
 class OverviewScreen(CanvasScreen):
     """The main screen, which shows all panels on one board."""
 
-    DEFAULT_CSS = """
-    OverviewScreen > Input {
-        dock: bottom; height: 1; border: none; padding: 0 1; display: none; background: $background;
-    }
-    OverviewScreen > Input:focus { border: none; }
-    OverviewScreen > Input.asking { display: block; }
-    """
     footer_actions = _FOOTER_ACTIONS
     ask_ranks: Callable[[str], str] | None = None
     """Begins to ask about the ranks of a backend and returns a message; None if nothing is polled here."""
@@ -163,8 +158,9 @@ class OverviewScreen(CanvasScreen):
     def compose(self) -> ComposeResult:
         """Yield the widget that shows all rows, and the input lines, which are hidden at first."""
         yield self.canvas
-        yield Input(placeholder=_FILTER_WORDS, id="filter")
+        yield Input(id="filter")
         yield Input(id="time")
+        yield Static(id="prompt", markup=False)
 
     def redraw(self) -> None:
         """Draw a new snapshot, or the past moment that the timeline chooses."""
@@ -839,17 +835,8 @@ class OverviewScreen(CanvasScreen):
         """Return whether the input line "filter" or "time" is open."""
         return self.query_one(f"#{name}", Input).has_class("asking")
 
-    def _ask(self, name: str, value: str = "") -> Input:
-        """Open the input line `name` with the text `value`."""
-        line = self.query_one(f"#{name}", Input)
-        line.value = value
-        line.add_class("asking")
-        line.focus()
-        return line
-
     def _close_line(self, name: str) -> None:
-        self.query_one(f"#{name}", Input).remove_class("asking")
-        self.canvas.focus()
+        self.close_line(self.query_one(f"#{name}", Input))
 
     def on_key(self, event: events.Key) -> None:
         """Close an open input line when Esc is pressed, even if Esc is configured for another action."""
@@ -859,7 +846,7 @@ class OverviewScreen(CanvasScreen):
 
     def action_filter(self) -> None:
         """Open the filter's input line."""
-        self._ask("filter", self.view.filter)
+        self.open_line(self.query_one("#filter", Input), _FILTER_WORDS, self.view.filter)
 
     @on(Input.Submitted, "#filter")
     def _keep_filter(self) -> None:
@@ -881,7 +868,7 @@ class OverviewScreen(CanvasScreen):
         from sparktop.recording.when import EXAMPLES  # late: few type a time
 
         if self.timeline.span() is not None:
-            self._ask("time").placeholder = f"time: {EXAMPLES}"
+            self.open_line(self.query_one("#time", Input), f"time: {EXAMPLES}")
 
     @on(Input.Submitted, "#time")
     def _go_to_typed(self, event: Input.Submitted) -> None:
@@ -954,7 +941,8 @@ class OverviewScreen(CanvasScreen):
     def action_step(self, seconds: float) -> None:
         """Move the moment shown by `seconds`, negative is back; at either end, say so."""
         before = self.timeline.word()
-        self.timeline.step(seconds)
+        if self.frozen or seconds < 0:
+            self.timeline.step(seconds)
         if self.timeline.word() == before:
             self.notify(f"nothing {'later' if seconds > 0 else 'earlier'} is kept", timeout=2)
         self.redraw()
@@ -963,7 +951,8 @@ class OverviewScreen(CanvasScreen):
         """Move to the next (1) or previous (-1) event, and name it."""
         found, bar = self.timeline.step_event(direction), self.timeline.bar()
         missing = f"no {'later' if direction > 0 else 'earlier'} event is kept"
-        self.notify(event_words(bar) if found and bar is not None else missing, timeout=6, markup=False)
+        words = event_words(bar) if found and bar is not None else missing
+        self.notify(clean(words, _NOTICE_ROWS * (self.size.width - 9)), timeout=6, markup=False)
         self.redraw()
 
     def action_leap(self, direction: int) -> None:

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from textual.app import ComposeResult
-from textual.widgets import Input
+from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
 from sparktop.config.keys import Key
@@ -168,7 +168,7 @@ class Asked(Enum):
     """The purposes for which the input line can be open; each value is the line's placeholder text."""
 
     SEARCH = "find: words in name, targets, model, status, day … esc drops it"
-    IMPORT = "path of a result file of llama-benchy, aiperf, guidellm or vllm bench serve"
+    IMPORT = "file: path of a result of llama-benchy, aiperf, guidellm or vllm bench serve"
 
 
 class HistoryScreen(CanvasScreen):
@@ -176,11 +176,6 @@ class HistoryScreen(CanvasScreen):
 
     DEFAULT_CSS = """
     HistoryScreen { background: $background; }
-    HistoryScreen > Input {
-        dock: bottom; height: 1; border: none; padding: 0 1; display: none; background: $background;
-    }
-    HistoryScreen > Input:focus { border: none; }
-    HistoryScreen > Input.asking { display: block; }
     """
 
     def __init__(
@@ -218,6 +213,7 @@ class HistoryScreen(CanvasScreen):
         """Yield the widget that shows all rows, and the input line, which is hidden at first."""
         yield self.canvas
         yield Input(id="line")
+        yield Static(id="prompt", markup=False)
 
     def on_mount(self) -> None:
         """Scan the folder of results now, and then every few seconds."""
@@ -483,18 +479,12 @@ class HistoryScreen(CanvasScreen):
     def action_ask(self, what: str) -> None:
         """Open the input line for `what`: "search" or "import" (the path of a file)."""
         self._asked = asked = Asked[what.upper()]
-        line = self._line
-        line.value = self._query if asked is Asked.SEARCH else ""
-        line.placeholder = asked.value
-        line.cursor_position = len(line.value)
-        line.add_class("asking")
-        line.focus()
+        self.open_line(self._line, asked.value, self._query if asked is Asked.SEARCH else "")
         self._say("")
 
     def _close_line(self) -> None:
         self._asked = None
-        self._line.remove_class("asking")
-        self.canvas.focus()
+        self.close_line(self._line)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Apply the search words typed so far."""

@@ -61,6 +61,8 @@ async def test_a_past_moment_fills_every_screen(stage: Stage) -> None:
     """At each size, board, zoomed panel, processes and events are whole and of the same moment."""
     async with stage.on(SIZES[0]):
         stage.play(SECONDS)
+        await stage.press("right_square_bracket", "greater_than_sign")
+        assert (stage.app.overview.frozen, stage.notes[-1]) == (False, "nothing later is kept")
         await stage.back(2)
         for size in [*SIZES, (100, 30), (120, 36)]:
             await stage.resize(*size)
