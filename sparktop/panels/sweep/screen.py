@@ -12,7 +12,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.instant import Countdown
 from sparktop.model.load import Level, LoadKind
-from sparktop.model.sweep import LevelState, SweepMoment, SweepStatus, SweepView
+from sparktop.model.sweep import LevelState, SweepStatus, SweepView
 from sparktop.panels.parts.figures import (
     bar_runs,
     figure,
@@ -112,11 +112,12 @@ def moment_pieces(view: SweepView) -> list[Row]:
     # With others' requests, more are in flight than these.
     beyond = now.key is None or at_a_rate or now.in_flight > now.key.point.value
     asked_point = "" if now.key is None or beyond else f" of {now.key.point.words}"
+    of_all = "" if now.requests is None else f" of {now.requests:,}"
     pieces: list[Row] = [
         [figure(numbers.decimal(now.tps, 1)), label(" tok/s in the last 2 s")],
         [label("in flight "), figure(f"{now.in_flight}"), label(asked_point)],
         [label("TTFT p50 "), figure(numbers.milliseconds(now.ttft_p50_ms))],
-        [figure(f"{now.ended}"), label(_finished_words(now))],
+        [figure(f"{now.ended}"), label(f"{of_all} requests of this level finished")],
     ]
     if now.requests_per_s is not None:
         sent_per_s, completed_per_s = now.requests_per_s
@@ -128,13 +129,6 @@ def moment_pieces(view: SweepView) -> list[Row]:
     if now.failed:
         pieces.append([(f"{now.failed} failed", "bad")])
     return pieces
-
-
-def _finished_words(now: SweepMoment) -> str:
-    """Return the words after the number of a level's requests that ended, with how many it has if known."""
-    if now.requests is None:
-        return " requests of this level finished"
-    return f" of this level's {now.requests:,} requests finished"
 
 
 def now_rows(view: SweepView, width: int) -> list[Row]:

@@ -209,7 +209,7 @@ def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
     """Yield a sentence on when a target counts as winner, if there was a test."""
     floor = max(comparison.noise_floor_percent.values(), default=None)
     rate = comparison.error_rate_percent
-    if floor is not None and rate is not None and any(row.significant is not None for row in comparison.rows):
+    if floor is not None and rate is not None and any(row.ratio_ci95 is not None for row in comparison.rows):
         yield (
             f"a target wins where it is better than every other by more than {floor:.1f} % (the noise), and "
             f"significantly: {FALSE_WINNERS.format(rate)}"
@@ -653,8 +653,7 @@ def mark_details(result: SweepResult) -> Iterator[str]:
             if len(result.targets) > 1:
                 where = f"{code(target.name)} {where}"
             for mark in marks_of(level):
-                if mark.code != REFUSED:
-                    places.setdefault((escaped(mark.word), mark.message), []).append(where)
+                places.setdefault((escaped(mark.word), mark.message), []).append(where)
     for (word, message), having in places.items():
         yield f"{', '.join(having)}: {word}: {escaped(message)}"
 

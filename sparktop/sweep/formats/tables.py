@@ -108,7 +108,7 @@ def winners(
     rows = [row for row in comparison.rows if row.metric == metric]
     columns = [a_series for a_series in series if any(a_series.name in row.values for row in rows)]
     meaning = METRICS[metric]
-    mark_untested = any(row.significant is not None for row in comparison.rows)
+    mark_untested = any(row.ratio_ci95 is not None for row in comparison.rows)
     kinds = {row.winner_vs for row in rows if row.percent is not None and row.significant is not False}
     vs = next((kind for kind in ("baseline", "runner-up") if kind in kinds), None)
     body: list[tuple[Level, tuple[Cell, ...]]] = []
@@ -192,8 +192,6 @@ def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> 
     verdict = outcome(row)
     if row.ahead is None or row.percent is None:
         return UNKNOWN if row.significant is None else NO_DIFFERENCE
-    if verdict is Outcome.AHEAD and not round(row.percent):
-        return "±0 %"
     if verdict is Outcome.OPEN:
         lead = (
             f"{code(row.ahead)} {whole_percent_change(row.percent)}"
@@ -291,7 +289,7 @@ class Columns(Struct, frozen=True):
     title: str
     columns: tuple[LevelColumn, ...]
     notes: bool = False
-    """True to put the server's messages about refused prompt lengths, and sources, below the table."""
+    """True to put the sources of yardsticks below the table."""
 
     def grid(self, target: TargetResult, title: str) -> Grid:
         """Return the table of a target's levels under the heading `title`.
@@ -307,7 +305,7 @@ class Columns(Struct, frozen=True):
             )
             for level in levels
         )
-        notes = (*_refusal_lines(levels), *_yardstick_lines(levels)) if self.notes else ()
+        notes = tuple(_yardstick_lines(levels)) if self.notes else ()
         left = {number for number, column in enumerate(shown, start=1) if column.head == "Remarks"}
         return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
 
@@ -345,14 +343,6 @@ def level_words(level: LevelResult, target: TargetResult) -> str:
     """Return a level's load as text such as "c16"; with its lengths if the concurrency alone is ambiguous."""
     several = len({(level.point, level.depth) for level in target.levels}) < len(target.levels)
     return load_words(level_of(level), lengths=several)
-
-
-def _refusal_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
-    """Yield one line of Markdown per refused prompt length, with the server's error message."""
-    refused = {(level.pp, level.error) for level in levels if level.error is not None}
-    for pp, words in sorted(refused, key=lambda one: (one[0] or 0, one[1] or "")):
-        length = "" if pp is None else f" {pp:,} in:"
-        yield f"❌{length} {code(words or '')}"
 
 
 def _yardstick_lines(levels: Sequence[LevelResult]) -> Iterator[str]:

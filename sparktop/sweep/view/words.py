@@ -180,8 +180,9 @@ def conversation_sentence(target: TargetResult) -> str | None:
             over = f"TTFT{which} {quantile} over {LIMIT_MS / 1000:g} s ({milliseconds(wait_ms)})"
             slow = f"{level.point.label}: {over}{_warning(level, ())}"
             return f"{quick}; {slow}" if quick else slow
-        quick = f"{level.point.label}: {conversation_words(agents)}{_warning(level, ())}"
-    return f"{quick}, the most measured" if len(measured) > 1 else quick or None
+        most = ", the most measured" if level is measured[-1][0] and len(measured) > 1 else ""
+        quick = f"{level.point.label}{most}: {conversation_words(agents)}{_warning(level, ())}"
+    return quick or None
 
 
 def _quantile(latency: Latency) -> tuple[str, float] | None:
@@ -456,7 +457,8 @@ def main_sentences(metrics: Sequence[ComparedMetric], name: Name = str) -> list[
     """
     main = main_metrics(metrics)
     if main and all(_is_level_alike(level) for metric in main for level in metric.levels):
-        return [alike_words([in_sentence(metric.title) for metric in main])]
+        levels = [level for metric in main for level in metric.levels]
+        return [alike_words([in_sentence(metric.title) for metric in main], levels)]
     return [metric_sentence(metric.title, metric.levels, name) for metric in main]
 
 

@@ -97,7 +97,7 @@ def test_the_moment_holds_the_figures_of_the_level(played: PlayedSweep) -> None:
     now = known(played.view.view().moment)
     assert (now.in_flight, now.ended, now.requests, now.failed) == (2, 2, 6, 0)
     rows = now_rows(played.view.view(), 76)
-    assert "2 of this level's 6 requests finished" in "".join(word for word, _ in rows[-1])
+    assert "2 of 6 requests of this level finished" in "".join(word for word, _ in rows[-1])
     assert now.ttft_p50_ms == pytest.approx(1000 * TTFT_S)
     live = known(played.view.view().live)
     assert live.ttft_p50_now_ms == now.ttft_p50_ms
