@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import re
+import socket
 from collections.abc import Collection, Iterable
 from urllib.parse import urlsplit
 
@@ -361,6 +362,9 @@ _LOCAL_ENDINGS = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
 """Ends of names of the local network."""
 _CARRIER_GRADE = ipaddress.ip_network("100.64.0.0/10")
 """Address range (RFC 6598) in which overlay networks such as Tailscale place machines."""
+_METADATA = frozenset({"169.254.169.254", "fd00:ec2::254"})
+_METADATA_NAME = "metadata.google.internal"
+"""Addresses and name at which clouds give a machine its secrets: no server of models has them."""
 _HASH = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """An id that LiteLLM or a program made."""
 _LONGEST_NAME = 24
@@ -416,12 +420,27 @@ def _is_opaque(deployment_id: str) -> bool:
 def is_nearby(host: str) -> bool:
     """Return whether a host is in the local network.
 
-    These are private, loopback and link-local addresses, names without a dot, and names such as "x.local".
+    These are private, loopback and link-local addresses, names without a dot, and names such as "x.local";
+    a cloud's service of secrets is none of them.
     """
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return "." not in host or host.endswith(_LOCAL_ENDINGS)
+    address = _read_address(host.partition("%")[0])
+    if address is None:
+        return host != _METADATA_NAME and ("." not in host or host.endswith(_LOCAL_ENDINGS))
+    if str(address) in _METADATA:
+        return False
     if address.version == 4 and address in _CARRIER_GRADE:  # noqa: PLR2004 - the range is IPv4 only
         return True
     return address.is_private or address.is_loopback or address.is_link_local
+
+
+def _read_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address that a system takes a host for, also one written as "0x8080808"; None for a name."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(host))
+        except (OSError, UnicodeEncodeError):
+            return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
