@@ -358,9 +358,15 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
     measured, turned_s = measure(load, grid, needed)
     met = _rules_met(measured)
     words, why = _verdict_words(load, grid, measured, met)
-    may_be_short = "drained" not in met and (measured.mean_total or 0.0) >= rules.MANY
-    if BalanceWord.UNEVEN in words and may_be_short and not _is_uneven_longer(load, grid, measured, now_s):
-        words = [word for word in words if word is not BalanceWord.UNEVEN] or [BalanceWord.BALANCED]
+    if BalanceWord.UNEVEN in words and _may_be_drift(measured, met):
+        longer = lay_out(load.tracks, now_s, rules.MANY_S)
+        is_whole = longer is not None and longer.span_s >= rules.MANY_S - longer.step_s
+        if not _is_uneven_longer(longer if is_whole else None, grid, measured):
+            words = [word for word in words if word is not BalanceWord.UNEVEN]
+        by_chance = is_whole or (measured.dispersion_z or 0.0) < rules.RANDOM_Z[1]
+        if not (words or by_chance or longer is None):
+            why = balance_words.may_be_drift_sentence(rules.MANY_S, longer)
+        words = words or [BalanceWord.BALANCED if by_chance else BalanceWord.UNKNOWN]
     few = words[0] is BalanceWord.UNKNOWN and _has_too_few_requests(load, grid, measured)
     result = replace(
         measured,
@@ -524,17 +530,26 @@ def _has_too_few_requests(load: GroupLoad, grid: LoadGrid, measured: Balance) ->
     return is_complete and not _has_load(measured) and not is_stuck
 
 
-def _is_uneven_longer(load: GroupLoad, judged: LoadGrid, measured: Balance, now_s: float) -> bool:
+def _may_be_drift(measured: Balance, met: frozenset[str]) -> bool:
+    """Return whether random routing may have made a skew: it lets many requests drift apart for minutes.
+
+    It never leaves a backend without any, nor spreads the loads as far as `rules.FAR_Z`.
+    """
+    is_known = measured.pace.common is not None
+    is_far = is_known and (measured.dispersion_z or 0.0) >= rules.FAR_Z
+    alone = "drained" in met or bool(measured.away_s)
+    return (measured.mean_total or 0.0) >= rules.MANY and not (alone or is_far)
+
+
+def _is_uneven_longer(grid: LoadGrid | None, judged: LoadGrid, measured: Balance) -> bool:
     """Return whether a backend with too much load in the judged time window also has it over 300 s.
 
     Over 300 s, the same backend must exceed its even share most, by the limits of the verdict "uneven". True
-    if the judged window already lasts 300 s, False if the history is shorter. Groups with many requests must
-    pass this longer test, because random routing alone lets their loads drift apart for minutes.
+    if the judged window already lasts 300 s, False if there is no `grid` of so many.
     """
     if judged.span_s >= rules.MANY_S - judged.step_s:
         return True
-    grid = lay_out(load.tracks, now_s, rules.MANY_S)
-    if grid is None or grid.span_s < rules.MANY_S - grid.step_s:
+    if grid is None:
         return False
     result = skew(grid, loaded_slots(grid, fewest_requests(len(grid.loads))))
     if result is None or grid.tracks[result[0]].name != measured.skew_backend:
@@ -569,11 +584,15 @@ def _rules_met(measured: Balance) -> frozenset[str]:
     """Return the names of the rules on the group's balance that are met by these measured values.
 
     The name "drained" is added where a backend is empty because it gets no requests at all (it is drained,
-    or not in the router yet). Such a backend does not count as starved, but the split is not even either.
+    or not in the router yet): in the whole window, or at a loss of throughput. Such a backend does not count
+    as starved, but the split is not even either.
     """
     decided = (rule(measured) for rule in _DECIDING)
     met = {checks[0].code for checks in decided if all(check.holds for check in checks)}
-    if measured.away_s and "starved" not in met and rules.rule_holds(rules.drained_checks, measured):
+    longest_s = max(measured.away_s.values(), default=0.0)
+    always = longest_s >= rules.PRESENT_SHARE * measured.window_s and _has_load(measured)
+    costs = longest_s > 0 and rules.rule_holds(rules.drained_checks, measured)
+    if "starved" not in met and (always or costs):
         met.add("drained")
     return frozenset(met)
 

@@ -156,6 +156,11 @@ SKEW, STEADY, SKEW_CHANGES = 0.2, 4.0, 1
 changes of the lead of a steady skew."""
 MANY, MANY_S = 128, 300.0
 """With this many requests random routing drifts so slowly that a skew must last longer to count."""
+RANDOM_Z = (0.3, 3.0)
+"""Spread up to which loads are even, and from which on they are wider than chance."""
+FAR_Z = 16.0
+"""Spread of the loads, in that of random routing, from which on a skew is none of its drifts: each load is
+four standard deviations away."""
 QUEUED_SHARE = 0.8
 """Share of the time with a queue at every backend from which on only the queues of a group differ."""
 EVEN_SHARE = 0.9

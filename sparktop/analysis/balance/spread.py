@@ -114,8 +114,9 @@ def _slots_away(
     has not ended and may still become long enough).
 
     `life_s` is the duration of a request: the backend is away after several of these without a new
-    request. If `life_s` is None, the result is empty. `counted` has True for each slot to examine; it is
-    ignored for a backend that does not count its requests, where slots without load are used instead.
+    request. If `life_s` is None, the result is empty. `counted` has True for each slot to examine: others
+    neither end a stretch nor make it long enough. It is ignored for a backend that does not count its
+    requests, where slots without load are used instead.
     """
     away: set[int] = set()
     last: set[int] = set()
@@ -124,18 +125,18 @@ def _slots_away(
     track, column, share = grid.tracks[backend], grid.loads[backend], grid.shares[backend]
     least = AWAY_LIVES * life_s / grid.step_s
     if track.arrived is None:
-        without = [load == 0 and total > 0 for load, total in zip(column, grid.totals, strict=True)]
+        counted = without = [load == 0 and total > 0 for load, total in zip(column, grid.totals, strict=True)]
     else:
         idle = _without_arrivals(track.times_s, track.arrived, grid)
         without = [
-            is_idle and is_counted and load < share * total
+            is_idle and not (is_counted and load >= share * total)
             for is_idle, is_counted, load, total in zip(idle, counted, column, grid.totals, strict=True)
         ]
     begin = 0
     for none, run in groupby(without):
         end = begin + len(list(run))
         stretch = range(begin, end)
-        if none and len(stretch) >= least:
+        if none and sum(counted[begin:end]) >= least:
             away.update(stretch)
         elif none and end == len(without) and track.arrived is not None:
             last = set(stretch)

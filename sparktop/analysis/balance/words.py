@@ -11,14 +11,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack
-from sparktop.analysis.balance.rules import SHORTEST_S, SKEW, STEADY, are_herds
+from sparktop.analysis.balance.rules import RANDOM_Z, SHORTEST_S, SKEW, STEADY, are_herds
 from sparktop.model.balance import Balance, BalanceWord, short_seconds
 
 _PAIR = 2
 _WORTH_SAYING_PERCENT = 3.0
 """Smaller percentages are not mentioned."""
-_RANDOM_Z = (0.3, 3.0)
-"""Spread up to which loads are even, and from which on they are wider than chance."""
 _BLIND = frozenset({"simple-shuffle", "round-robin"})
 """Routing strategies that read no load counts: outdated counts cannot explain a swing, and there is no better
 strategy to suggest."""
@@ -51,6 +49,12 @@ def needs_more_sentence(needed_s: float, grid: LoadGrid, e2e_s: float | None) ->
     more_s = max(1, round(needed_s) - round(grid.span_s))
     anew = f"; watched anew since {grid.returned} came back {grid.span_s:.0f} s ago" if grid.returned else ""
     return f"needs {more_s} s more data: a verdict takes {needed_s:.0f} s{why}{anew}"
+
+
+def may_be_drift_sentence(wanted_s: float, grid: LoadGrid) -> str:
+    """Return the sentence that a skew of many requests may be chance, and for how long it must last."""
+    more_s = max(1, round(wanted_s) - round(grid.span_s))
+    return f"needs {more_s} s more data: random routing of so many requests drifts apart for minutes"
 
 
 def gaps_sentence(name: str, present: float) -> str:
@@ -183,7 +187,7 @@ def _absent_sentences(grid: LoadGrid) -> list[str]:
 
 
 def _balanced_sentence(result: Balance) -> str:
-    z, low, high = result.dispersion_z, *_RANDOM_Z
+    z, low, high = result.dispersion_z, *RANDOM_Z
     mean = _mean_loads_text(result)
     if z is None or z <= low:
         return f"even: {mean}"

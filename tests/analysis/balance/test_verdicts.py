@@ -251,3 +251,37 @@ def test_who_comes_or_goes_makes_no_false_word(
     assert found.word in {Is.UNKNOWN, Is.BALANCED}
     if found.word is Is.BALANCED:
         assert "s0" not in found.backends or found.window_s <= 60.5
+
+
+def steady(*loads: Sequence[float], lives_s: float = 4.0) -> list[LoadTrack]:
+    """Return two minutes of loads, each the turns of one backend; what holds none got no request."""
+    times = [index / 2 for index in range(241)]
+    return [
+        LoadTrack(
+            f"s{number}",
+            times,
+            [turns[int(time) % len(turns)] for time in times],
+            [0.0] * len(times),
+            arrived=[max(turns) * time / lives_s for time in times],
+        )
+        for number, turns in enumerate(loads)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("loads", "word", "reason"),
+    [
+        ([[200], [0]], Is.UNEVEN, "s1 got no request for 60 s"),
+        ([[10]] * 7 + [[0]], Is.UNEVEN, "s7 got no request for 60 s"),
+        ([[12, 12, 11], [14, 14, 11], [0]], Is.UNEVEN, "s2 got no request for 60 s"),
+        ([[150], [60]], Is.UNKNOWN, "needs 180 s more data"),
+        ([[75], [65]], Is.BALANCED, ""),
+    ],
+)
+def test_a_split_that_is_far_from_even_is_not_balanced(
+    loads: Sequence[Sequence[float]], word: Is, reason: str
+) -> None:
+    """Nor where the loss is small or unknown, and many requests may hide it: then it is unknown."""
+    found = verdict(steady(*loads), 120.0, 4.0)
+    assert found.word is word
+    assert reason in "; ".join(found.reasons)
