@@ -89,13 +89,6 @@ def node(name: str, *names: str) -> Machine:
 FIRST, SECOND = node("a", "VLLM::Worker_TP0"), node("b", "VLLM::Worker_TP1")
 
 
-def test_a_higher_rank_without_a_rank_0_belongs_to_the_one_backend_that_lacks_it() -> None:
-    """With TP=2 over two nodes, the backend is on both, the node with rank 0 first."""
-    assert place_backends([backend("http://a:8000")], [SECOND, FIRST]) == {"v": ("a", "b")}
-    four = [node(name, f"VLLM::Worker_TP{rank}") for rank, name in enumerate("abcd")]
-    assert place_backends([backend("http://a:8000")], [four[3], *four[:3]]) == {"v": ("a", "b", "c", "d")}
-
-
 @pytest.mark.parametrize(
     ("backends", "nodes"),
     [
@@ -188,17 +181,6 @@ def test_a_decode_worker_may_count_the_prompts_that_it_was_handed() -> None:
     """A decode worker may count prompts too; both kinds must then have finished equally many requests."""
     assert worker_roles({"p": PREFILL, "d": PLAIN}) == {"p": Role.PREFILL, "d": Role.DECODE}
     assert worker_roles({"p": PREFILL, "d": counted(50.0, 25_600.0, 6_000.0)}) == {}
-
-
-@pytest.mark.parametrize(
-    "other",
-    [PREFILL, counted(3.0, 100.0, 300.0), {"finished": 100.0, "generation_tokens": 12_000.0}],
-    ids=["both prefill", "too few", "no prompts counted"],
-)
-def test_other_groups_have_no_roles(other: dict[str, float]) -> None:
-    """Groups without a clear pair have no roles: one-token requests alone, or missing counts."""
-    assert worker_roles({"p": PREFILL, "x": other}) == {}
-    assert worker_roles({"x": PLAIN, "y": PLAIN}) == {}
 
 
 def test_roles_that_servers_report_need_no_counting() -> None:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.prefix_cache import HARDLY_PERCENT, PrefixCacheRule, _counts_between, turns
+from sparktop.analysis.prefix_cache import HARDLY_PERCENT, PrefixCacheRule, turns
 from sparktop.engines import sglang, vllm
-from sparktop.model.engine import EngineIdentity, Histogram, LaneSample, PrefixCache
+from sparktop.model.engine import EngineIdentity, LaneSample, PrefixCache
 from sparktop.model.event import Finding, Severity, Sure
 from sparktop.model.snapshot import BackendView, EachServer, PrefixUse, Situation
 from sparktop.store.sources import SourceKey
@@ -40,12 +40,6 @@ def found(prompts: list[float], view: BackendView = VIEW, cache: PrefixCache = H
 
 def growing(start: float, by: float, count: int = 30) -> list[float]:
     return [start + by * index for index in range(count)]
-
-
-def test_a_counter_of_prompts_that_comes_later_counts_none_twice() -> None:
-    """Its first value is of all prompts since the start, not of those since the poll before."""
-    before, use = PrefixUse(HYBRID, None, 100.0, 100.0, 0.0), PrefixUse(HYBRID, 20.0, 150.0, 150.0, 0.0)
-    assert _counts_between(before, use).prompts == 1.0
 
 
 def test_labels_say_how_the_cache_is_configured() -> None:
@@ -209,11 +203,3 @@ def test_turns_of_conversations_that_alternate() -> None:
     assert turns(mixed) == (58, 58)
     assert turns(growing(9000, -100)) is None
     assert turns([3000.0] * 60) is None
-
-
-def test_lengths_of_finished_requests_count_before_any_was_seen() -> None:
-    """A viewer that comes late knows from the server's histogram that no prompt fills a block."""
-    lengths = Histogram((1000.0, 2000.0, float("inf")), (10.0, 39.0, 40.0), 40_000.0)
-    use = PrefixUse(HYBRID, 40.0, 40_000.0, 40_000.0, 0.0, lengths)
-    (finding,) = EachServer(PrefixCacheRule).look(Situation(0.0, EPOCH, {"b": replace(VIEW, prefix=use)}))
-    assert "a block has 2,096" in finding.line

@@ -24,8 +24,8 @@ from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
 from stage.fleet import RehearsedFleet
 from tests.agent.raw_client import ask
-from tests.browser.conftest import HOSTILE, TOKEN, StartServer, hostile_snapshot
-from tests.browser.test_server import live, post
+from tests.browser.conftest import HOSTILE, StartServer, hostile_snapshot
+from tests.browser.test_server import live
 from tests.export.snapshots import backend, snapshot
 
 ALLOWED = {"b", "i", "p", "a", "h2", "div", "section", "span"}
@@ -173,14 +173,6 @@ def test_the_groups_of_a_prometheus_have_pages(fleet: Snapshot) -> None:
     assert "s298" in picture.html
 
 
-def test_what_is_gone_is_said(fleet: Snapshot) -> None:
-    """A group or Prometheus that is gone is not found; without machines, their page says so."""
-    assert not draw(Page(Kind.GROUP, "gone"), fleet, 80).is_found
-    assert not draw(Page(Kind.PROMETHEUS, "gone"), fleet, 80).is_found
-    bare = replace(fleet, nodes=())
-    assert "No machine is watched." in draw(Page(Kind.MACHINES), bare, 80).html
-
-
 def test_eight_sparks_fit_a_monitor() -> None:
     """In 240 columns, of 1920 pixels, two servers stand abreast, and the board has 58 rows; 80 have one."""
     shown = snapshot()
@@ -235,12 +227,3 @@ async def test_the_page_and_its_changes_have_the_choice_of_the_address(start_ser
     viewer.close()
     assert b"/backend/s-c" in data
     assert b"/backend/s-a" not in data
-
-
-async def test_the_form_for_the_token_keeps_the_choice(start_server: StartServer) -> None:
-    """The form for the token keeps the choice, cleaned and without unknown fields."""
-    served = await start_server(TOKEN)
-    form = await ask(served.port, "/?filter=a%20b&evil=1")
-    assert (form.status, b'name=next value="/?filter=a+b"' in form.body) == (401, True)
-    opened = await post(served.port, f"token={TOKEN}&next=/%3Ffilter=a%2Bb%26evil=1")
-    assert opened.headers["location"] == "/?filter=a+b"

@@ -10,7 +10,7 @@ import pytest
 
 from sparktop.commands.choice import choose
 from sparktop.hardware import identity
-from sparktop.model.targets import NodeTarget, Watch
+from sparktop.model.targets import Watch
 
 FILE = """
 interval_s = 2
@@ -89,10 +89,3 @@ def test_a_local_target_brings_this_machine(target: str, monkeypatch: pytest.Mon
     assert [one.name for one in watch.nodes] == ["spark-z"]
     assert {one.nodes for one in watch.backends[1:]} <= {("spark-z",)}
     assert watch.backends[0].nodes == ()
-
-
-def test_an_agent_as_a_target_is_a_node() -> None:
-    """The address of an agent adds a machine, and servers on that machine belong to it."""
-    watch = chosen("spark-a:9750", "spark-a:8000", "SPARK-A:8001", "other:1")
-    assert watch.nodes == (NodeTarget("spark-a", via="agent", url="http://spark-a:9750"),)
-    assert [one.nodes for one in watch.backends] == [("spark-a",), ("spark-a",), ()]

@@ -40,41 +40,6 @@ def watched(name: str, seconds: int = 90) -> tuple[list[Loads], Snapshot]:
     return loads[:seconds], pictures[seconds - 1]
 
 
-def leads(loads: list[Loads]) -> list[int]:
-    """Return which server holds over 90 % of the requests, one entry for each change."""
-    told: list[int] = []
-    for load in loads:
-        for backend in range(2):
-            if load[backend] > 0.9 * sum(load) > 0 and told[-1:] != [backend]:
-                told.append(backend)
-    return told
-
-
-def test_the_default_swings_within_twenty_seconds() -> None:
-    """In the default scenario all requests move to the other server three times in the first 20 s."""
-    assert next(iter(SCENARIOS)) == DEFAULT_SCENARIO == "oscillation"
-    loads, snapshot = watched("oscillation")
-    assert leads(loads[:20])[:4] == [0, 1, 0, 1]
-    assert len(leads(loads)) >= 14
-    assert snapshot.routers[0].strategy == "least-busy"
-
-
-def test_a_cooldown_swings_from_none_to_all() -> None:
-    """In "cooldown" each server in turn is empty while the other has at least 60 requests."""
-    loads, _ = watched("cooldown", 120)
-    assert len(leads(loads)) >= 4
-    assert any(load[0] == 0 and load[1] >= 60 for load in loads)
-    assert any(load[1] == 0 and load[0] >= 60 for load in loads)
-
-
-def test_memory_falls_to_the_limit_on_one_machine() -> None:
-    """In "memory" the first machine falls below 8 GiB of headroom in four minutes, the second does not."""
-    _, snapshot = watched("memory", 240)
-    headroom = [node.sample.memory.headroom_bytes or 0 for node in snapshot.nodes if node.sample]
-    assert headroom[0] < 8 * 2**30 < 20 * 2**30 < headroom[1]
-    assert [alert.id for alert in snapshot.alerts] == ["node:spark-a:headroom"]
-
-
 def test_an_orphan_is_named_with_its_memory() -> None:
     """In "orphan", an alert names the process that is left on the second machine, after a minute."""
     _, snapshot = watched("orphan", 75)

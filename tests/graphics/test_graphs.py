@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from sparktop.colors.mixing import contrast
 from sparktop.graphics.axes import ScaleTop, nice_ceiling, time_axis, top_without_spikes
-from sparktop.graphics.braille import LOWER, UPPER, area, draw_mirrored, draw_stacked
+from sparktop.graphics.braille import UPPER, area, draw_mirrored, draw_stacked
 
 Reader = Callable[[Sequence[str]], list[list[bool]]]
 VALUE = st.one_of(
@@ -146,24 +146,6 @@ def test_an_odd_tick_changes_only_the_newest_cell() -> None:
     after = area(values[:32], 10, 4, 100, end_slot=32)
     assert [row[:-1] for row in odd] == [row[:-1] for row in even]
     assert [row[:-1] for row in after] == [row[1:] for row in odd]
-
-
-def test_a_stack_looks_like_this() -> None:
-    """The lower layer is solid, the upper one has every second dot."""
-    lower = [2.0] * 4 + [4.0] * 4 + [1.0] * 4
-    upper = [0.0] * 2 + [1.0] * 2 + [1.0] * 2 + [4.0] * 2 + [9.0] * 4
-    assert draw_stacked(lower, upper, 6, 3, 12.0) == [
-        [("    ⠤⠤", UPPER)],
-        [("  ⡀⠭⡪⡪", UPPER)],
-        [("⣤", LOWER), ("⣒", UPPER), ("⣿⣿", LOWER), ("⡪⡪", UPPER)],
-    ]
-
-
-def test_an_unknown_layer_counts_as_nothing() -> None:
-    """If one layer is unknown the other is drawn; only if both are, there is a gap."""
-    lower = [4.0, 4.0, None, None, None, 0.0]
-    upper = [None, None, 4.0, 4.0, None, None]
-    assert draw_stacked(lower, upper, 3, 1, 4.0) == [[("⣿", LOWER), ("⠭", UPPER), ("⢀", LOWER)]]
 
 
 @given(st.integers(-1, 250), st.sampled_from([0.0, 0.1, 0.5, 1.0, 2.0, 10.0, 600.0, 1e9]))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.hardware.identity import IdentityReader, LastBootReader, read_identity, was_shut_down
+from sparktop.hardware.identity import LastBootReader, read_identity, was_shut_down
 from sparktop.hardware.kernel_log import KernelLogReader, parse_record
 from sparktop.model.node import OOM, XID, LastBoot, NodeIdentity
 from tests.hardware.gb10_root import write
@@ -29,15 +29,6 @@ def test_a_spark_says_who_it_is(spark: Path) -> None:
         addresses=("10.100.0.11", "192.168.1.11", "2001:db8::11", "fd00::11"),
         booted_at=1_760_000_000.0,
     )
-
-
-def test_an_address_that_came_and_went_shows_within_a_minute(spark: Path) -> None:
-    """An address that comes or goes is noticed within a minute."""
-    reader = IdentityReader(spark)
-    reader.read(0.0)
-    write(spark, "proc/net/fib_trie", "Local:\n  |-- 10.0.0.9\n     /32 host LOCAL\n")
-    (spark / "proc/net/if_inet6").unlink()
-    assert reader.read(60.0).addresses == ("10.0.0.9",)
 
 
 @pytest.mark.parametrize(

@@ -85,15 +85,6 @@ def test_a_history_is_always_in_order_and_keeps_its_values(
         }
 
 
-def test_points_after_all_others_replace_no_page() -> None:
-    """Pictures go on sharing the newest page: each would keep a page of its own otherwise."""
-    made = table((1.0, 1.0))
-    before = made._pages
-    made.insert(late(2.0, 3.0), 1.5)
-    assert made._pages == before
-    assert [at for at, _ in points(made)] == [1.0, 2.0, 3.0]
-
-
 VALUES = st.lists(st.none() | st.integers(-5, 5), max_size=40)
 
 
@@ -110,16 +101,6 @@ def test_arrays_and_ends_are_what_walking_gives(values: list[int | None], since:
     assert [None if math.isnan(value) else value for value in found] == [value for _, value in walked]
     known = [value for _, value in walked if value is not None]
     assert series.ends(since) == ((known[0], known[-1]) if known else None)
-
-
-@given(st.integers(1, 60))
-def test_a_history_keeps_a_quarter_more_than_it_shows_at_most(capacity: int) -> None:
-    """A history holds at most a quarter more points than its capacity."""
-    table = HistoryTable("a", capacity)
-    for at in range(4 * capacity + 10):
-        table.append(float(at), {"a": 1.0})
-        assert len(table) <= capacity + max(1, capacity // 4)
-    assert len(table.series()["a"]) == capacity
 
 
 NAMES = ["\u2800", "\u2800\u2800", "\u3164", " \u3164 ", "\uffa0", "\u1160\u115f", "\u17b4"]

@@ -247,11 +247,6 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
     assert f"**09:05:00 {last}" in moment_report(ended, "md", at=at(300))
     rows = [row_text(row) for row in happened_screen(replace(found, events=other[2:]), at(300), 160, 40)]
     assert "sweep: load on a, 2 min earlier; a: kv-full of a; Waiting of a 0.7 → 77.5 (111 ×)" in rows[1]
-    told = event(201, "sweep", "sweep", severity=Severity.INFO, message="load on a by a sweep of process 7")
-    lines, _ = what_happened(moment(told))
-    assert [one.words for one in lines] == [told.message]
-    lines, _ = what_happened(replace(moment(told), sweeps=(sweep,)))
-    assert [one.words for one in lines] == ["load on a"]
     change = FactChange(at(290), "proxy", "strategy", "least-busy", "round-robin")
     states = FactChange(at(295), "a", "state", "busy", "queueing")
     changed = replace(found, events=other[2:], sweeps=(), changes=(change, states))

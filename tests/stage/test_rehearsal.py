@@ -47,15 +47,6 @@ def test_another_process_draws_the_same() -> None:
     assert there.stdout.decode().strip() == here
 
 
-def test_the_way_there_does_not_matter() -> None:
-    """Played in one go or second by second, the picture is the same."""
-    at_once = Rehearsal(nodes=1).play(30).snapshot()
-    rehearsal = Rehearsal(nodes=1)
-    for _ in range(30):
-        store = rehearsal.play(1)
-    assert to_json(store.snapshot()) == to_json(at_once)
-
-
 def plan_of(sweep: RehearsedSweep, *names: str, **changes: object) -> Plan:
     """Return a small plan over targets by their names."""
     plan = Plan(tuple(sweep.targets[name] for name in names), (1, 8), pp=64, tg=16, runs=3, preset="small")

@@ -62,15 +62,6 @@ def test_idle_never_stands_beside_a_rate(world: World) -> None:
     assert (words[24][0], words[30][0], words[40][0]) == ("bored", "bored", "idle")
 
 
-def test_requests_too_short_to_be_seen_are_not_idle(world: World) -> None:
-    """Tokens flow although no sample has a running request."""
-    for second in range(12):
-        view = look(world, 1000 + second, 0.0, 0.0, 128.0 * second)
-    assert view.generation_tps == pytest.approx(128.0)
-    assert (view.state, view.state_text) == (BackendState.BORED, "bored")
-    assert "too short" in view.state_rule
-
-
 def test_queueing_beside_nothing_waiting_says_that_it_was(world: World) -> None:
     """If requests wait in two samples of three, the state holds, and is shown as past while none waits."""
     seen = set()
@@ -119,15 +110,6 @@ def test_a_verdict_needs_some_seconds(full: LimitedRun) -> None:
     assert found.line.startswith(
         "limited by slots, last 25 s: 8 of 8 run, 12 wait on average; KV cache 1 %; room for "
     )
-
-
-def test_a_limit_in_a_sweep_covers_no_time_before_it(full: LimitedRun) -> None:
-    """The load before was another one; other servers are compared at the same times."""
-    full.play(30)
-    full.store.begin_own_load(frozenset({"server-1"}))
-    (found,) = full.play(15)
-    assert found is not None
-    assert known(found.window_s) <= 15
 
 
 def test_a_server_that_does_not_answer_has_no_limit(full: LimitedRun) -> None:

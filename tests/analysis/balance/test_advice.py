@@ -46,12 +46,6 @@ def swinging(
     return found
 
 
-def test_a_swing_has_a_hint_also_without_a_known_cause() -> None:
-    """Without counts of requests there is no cause; a strategy that reads no counts may still help."""
-    found = swinging(0, counted=False)
-    assert (found.cause, found.hint) == (None, COMPARE)
-
-
 def test_failures_that_nobody_counts_are_not_none() -> None:
     """If the router's failures are not counted there is no cause: cooldowns look like outdated counts."""
     found = swinging(None)
@@ -151,18 +145,6 @@ def test_a_group_whose_loaded_servers_all_stand_still_is_not_balanced() -> None:
     assert judged_lasting(lasting("a", 20.0), lasting("b", 20.0)).word is Is.BALANCED
 
 
-def test_a_free_slot_beside_a_queue_is_said() -> None:
-    """If requests wait at one backend while another has a free slot, this is a reason of its own.
-
-    One that waits beside free slots awaits the next step or room in the KV cache.
-    """
-    found = judged_lasting(lasting("a", 12.0, 6.0, slots=12), lasting("b", 10.0, slots=12))
-    assert found.free_slot_percent == 100.0
-    assert "in 100 % of 60 s requests waited although another backend had room" in found.reasons
-    awaits = judged_lasting(lasting("a", 8.0, 1.0, slots=48), lasting("b", 8.0, slots=48))
-    assert awaits.free_slot_percent == 0.0
-
-
 # A loss of throughput is shown only if step times are certain enough; limits for late polls and failures.
 
 CONVOY_BASE_S, CONVOY_SLOPE_S, CONVOY_HZ = 0.035, 0.0005, 4
@@ -204,48 +186,15 @@ def test_a_loss_is_shown_where_the_steps_are_known() -> None:
     assert found.lost_percent == pytest.approx(100 * (1 - made / best), abs=1.5)
 
 
-def test_a_loss_is_not_shown_where_the_slope_is_a_guess() -> None:
-    """If rates scatter too widely to determine the slope, no loss is shown."""
-    tracks = [convoy("a", CONVOYS, noise=0.4), convoy("b", TURNED, noise=0.4)]
-    found = judge(GroupLoad("proxy", tracks, 3.0), tracks[0].times_s[-1])
-    assert found.pace.common is not None
-    assert found.lost_percent is None
-
-
 # Step times of a group: a line for each backend if speeds differ, and then no loss.
 
 BASE_S, SLOPE_S = 0.03, 0.002
 HOLD_S, PACE_HZ = 6, 2
 
 
-def tokens_per_s(batch: float, slower: float) -> float:
-    """Return a backend's throughput if each step takes `slower` times as long as that of the fast one."""
-    return batch / (slower * (BASE_S + SLOPE_S * batch))
-
-
-def steady(name: str, batches: Sequence[float], slower: float) -> LoadTrack:
-    """Return a backend that holds each batch for 6 s."""
-    loads = [batch for batch in batches for _ in range(HOLD_S * PACE_HZ)]
-    times = [index / PACE_HZ for index in range(len(loads))]
-    return LoadTrack(name, times, loads, [0.0] * len(loads), [tokens_per_s(load, slower) for load in loads])
-
-
 def found(tracks: Sequence[LoadTrack]) -> GroupPace:
     """Return the pace of a group."""
     return group_pace(tracks, 0.0, GroupPace())
-
-
-FAST = (4.0, 6.0, 8.0, 10.0, 7.0, 5.0, 9.0, 6.0)
-SLOW = (28.0, 26.0, 24.0, 22.0, 25.0, 27.0, 23.0, 26.0)
-
-
-def test_alike_backends_share_one_line() -> None:
-    """Equally fast backends share one line, though their batches do not overlap."""
-    pace = found([steady("a", FAST, 1.0), steady("b", SLOW, 1.0)])
-    assert pace.own == {}
-    assert pace.common is not None
-    assert pace.common.base_s == pytest.approx(BASE_S, rel=0.02)
-    assert pace.common.per_request_s == pytest.approx(SLOPE_S, rel=0.02)
 
 
 # Correct routing in unusual groups is not called bad: drained, late or full backends, late polls.

@@ -128,16 +128,6 @@ JUDGED = Balance(
 FOUND = request_shares({"a": 387.0, "b": 25.0})
 
 
-def test_too_little_load_to_tell_becomes_uneven_only_over_a_whole_window() -> None:
-    """Counts overrule "unknown" for too little load, but not for too short a window or lost samples."""
-    unknown = replace(JUDGED, word=Is.UNKNOWN, word_now=Is.UNKNOWN, reasons=("too little load to judge",))
-    assert weigh_requests(unknown, FOUND).word_now is Is.UNEVEN
-    for gone in (replace(unknown, window_s=40.0), replace(unknown, samples_percent=80.0)):
-        told = weigh_requests(gone, FOUND)
-        assert (told.word_now, told.requests) == (Is.UNKNOWN, 412)
-        assert told.reasons[0] == "too little load to judge"
-
-
 def test_the_quicker_backend_may_get_more() -> None:
     """With even loads one backend may get nearly all requests, because it finishes them sooner."""
     found = weigh_requests(replace(JUDGED, mean_load={"a": 5.2, "b": 4.8}), FOUND)

@@ -68,15 +68,6 @@ def test_two_servers_drained_one_after_the_other_are_no_herds() -> None:
     assert judge(GroupLoad("g", tracks, HERD_LIFE_S), float(HERD_SECONDS)).word_now is not Is.OSCILLATING
 
 
-def test_a_server_that_begins_anew_makes_no_herd() -> None:
-    """A restarted server, whose counts begin at 0 again, causes no herd."""
-    tracks = herd_tracks(coins(8))
-    arrived = list(tracks[0].arrived or [])
-    fallen = [count if index < 60 else count - arrived[60] for index, count in enumerate(arrived)]
-    anew = LoadTrack("s0", tracks[0].times_s, tracks[0].running, tracks[0].waiting, arrived=fallen)
-    assert told([anew, tracks[1]]).spread < 2.0
-
-
 # Convoys: how evenly requests are split with all of them present, compared with half of them present.
 
 CONVOY_LIFE_S = 4.0

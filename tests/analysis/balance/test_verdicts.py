@@ -126,15 +126,6 @@ def test_the_reasons_of_the_cooldowns_can_be_checked_on_the_graph() -> None:
     )
 
 
-def test_a_short_swing_s_reason_names_its_rhythm() -> None:
-    """With fewer than 16 requests there are no lead changes to count: the reason names the rhythm."""
-    balance = seen("leastbusy-c16", life_known=True)[-1].balance
-    assert balance.reasons[0].startswith("spark-a and spark-b swing against each other every 6.")
-    assert "of the difference between loads follows that rhythm" in balance.reasons[0]
-    assert balance.swing is not None
-    assert balance.swing.autocorrelation[0.0] == 1.0
-
-
 # Properties of any verdict: independence of names and scale, lost samples, jitter, too little data.
 
 

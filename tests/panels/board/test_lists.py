@@ -52,15 +52,6 @@ def test_spare_rows_show_everything() -> None:
     assert "…" not in text
 
 
-def test_a_time_span_alone_is_not_called_now() -> None:
-    """An alert whose only value is the time that it covers says that; a measured value is of now."""
-    for values, words in (({"window_s": 60.0}, "· in the last 60 s"), (VALUES, "· now memory left 7.9 GiB")):
-        alert = Alert("backend:b:aborted", Severity.INFO, "b", "many ended", NOON, values)
-        picture = Snapshot(NOON, 100.0, 1.0, 2.0, alerts=(alert,))
-        text = " ".join(row_text(row) for row in events_screen(picture, 120, 5))
-        assert words in text
-
-
 def everything(width: int, subject: str, height: int = 20) -> str:
     alert = Alert("node:n:headroom", Severity.CRITICAL, subject, LONG, NOON, VALUES)
     picture = Snapshot(NOON, 100.0, 1.0, 2.0, alerts=(alert,) * 9)
@@ -99,16 +90,6 @@ def loaded(four: Snapshot, at: float, *loads: float | None) -> Snapshot:
 
 def order_of(shown: Snapshot) -> tuple[str, ...]:
     return tuple(view.name for view in shown.backends)
-
-
-def test_a_long_name_has_the_cells_of_the_state_beside_it(four: Snapshot) -> None:
-    """Such as that of two machines that serve together; no state is cut for it."""
-    views = tuple(
-        replace(view, name="cluster-cd", state=BackendState.UNREACHABLE) if index == 2 else view
-        for index, view in enumerate(four.backends)
-    )
-    drawn = [row for panel in Scene(replace(four, backends=views), 120, 36).draw() for row in panel.rows]
-    assert any("cluster-cd unreachable" in row_text(row) for row in drawn)
 
 
 def test_by_state_the_order_is_that_of_a_wall(four: Snapshot) -> None:

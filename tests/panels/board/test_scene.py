@@ -74,16 +74,6 @@ def test_the_header_says_the_worst_thing_in_words() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("width", [60, 200])
-def test_the_header_has_the_sign_of_the_panel_for_what_does_not_answer(broken: Snapshot, width: int) -> None:
-    """Critical alerts have the sign of servers that are unreachable, warnings another one."""
-    assert "✖ spark-b" in row_text(header_row(broken, width))
-    mild = tuple(replace(one, severity=Severity.WARNING) for one in broken.alerts)
-    assert "✖1 ▲1 spark-b" in row_text(header_row(replace(broken, alerts=(*broken.alerts, mild[0])), width))
-    assert "▲ spark-b" in row_text(header_row(replace(broken, alerts=mild), width))
-
-
-@pytest.mark.long
 @pytest.mark.parametrize("width", [60, 80])
 def test_all_keys_are_on_some_page_of_the_row(width: int) -> None:
     """Each page has the help key, and the key for the next page with the number of keys elsewhere."""
@@ -144,14 +134,6 @@ def test_a_filter_that_hides_every_server_is_named() -> None:
     assert "no server matches “sprak”" in text
     assert "esc drops the filter" in text
     assert "vllm serve" not in text
-
-
-def test_other_machines_are_searched_less_often() -> None:
-    """Their names stand in the panel."""
-    shown = replace(Rehearsal().store.snapshot(), backends=(), searching=("spark-a", "127.0.0.1"))
-    text = "\n".join(map(row_text, empty_rows(shown, 120, 20)))
-    assert "found yet on spark-a, this machine" in text
-    assert "looking again every 30 s" in text
 
 
 SIZES = [(80, 24), (120, 36), (200, 50)]

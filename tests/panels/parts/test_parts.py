@@ -65,12 +65,6 @@ def test_the_key_behind_a_cut_sentence_stays(room: int) -> None:
     assert "orphaned" in row_text(row)
 
 
-def test_a_cut_sentence_does_not_end_in_a_percentage_of_nothing() -> None:
-    """Without the word behind it, nobody knows what the load's percentage is of."""
-    said = (" slow clock: 714 of 3003 MHz at 97 % load for 40 s ", "muted")
-    assert row_text(shorten_piece([said], 40)) == " slow clock: 714 of 3003 MHz "
-
-
 ABOUT = [("─ ", "border"), ("openai/gpt-oss-120b ", "text"), ("0.32.0 ", "muted")]
 
 

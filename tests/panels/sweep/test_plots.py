@@ -130,20 +130,6 @@ def test_a_change_has_a_word_and_its_interval() -> None:
     assert "━" not in e2e
 
 
-def curve(name: str, **values: float) -> CurveLine:
-    points = ((int(at.removeprefix("c")), value) for at, value in values.items())
-    return CurveLine(name, tuple(CurvePoint(concurrency_point(at), Value(value)) for at, value in points))
-
-
-def test_a_limit_for_one_request_is_no_line_across_the_plot() -> None:
-    """The memory bandwidth limits a single request: at c = 16 the curve would be wrong."""
-    limit = LimitLine("decode_tps", "memory bandwidth allows one request 50 tok/s", 50.0, concurrency=1)
-    rows = [row_text(row) for row in curve_rows(plot(curve("x", c1=10.0, c16=90.0), limits=(limit,)), 80, 20)]
-    (drawn,) = [row for row in rows if "┄" in row]
-    assert 1 < drawn.count("┄") < 10
-    assert drawn.rindex("┄") < 30
-
-
 def bars_plot(title: str, *means: float, at: tuple[int, ...] = (4,), more: bool = True) -> CurvePlot:
     values = [Value(mean, 0.9 * mean, 1.1 * mean) for mean in means]
     lines = tuple(

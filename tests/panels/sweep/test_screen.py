@@ -267,30 +267,12 @@ def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
     assert "note: too high by 1.4 " in row_text(marks_key(marked, 100))
 
 
-def test_a_level_whose_servers_still_work_says_what_it_waits_for() -> None:
-    """Its runs are done; the next level begins once its servers rest."""
-    view = running()
-    waits = replace(view.levels[0], state=LevelState.SETTLING)
-    text = "\n".join(texts(table_rows(replace(view, levels=(waits,), rows=()), 120, 6)))
-    assert "waiting until idle" in text
-
-
 def test_a_level_in_which_the_sweep_ended_is_not_done() -> None:
     """The heading above the levels counts those that their signs call done."""
     view = done()
     cut = (replace(view.levels[0], state=LevelState.CUT_SHORT), *view.levels[1:])
     text = "\n".join(texts(sweep_screen(replace(view, levels=cut), 120, 35)))
     assert f"{len(cut) - 1} of {len(cut)} done" in text
-
-
-def test_a_running_sweep_fills_its_column_on_the_board() -> None:
-    """Levels that run and levels ahead follow those that are done, as far as there are rows; none is cut."""
-    view = running()
-    large = [row_text(row) for row in sweep_band(view, 200, 18)]
-    assert sum(" to come" in row for row in large) == sum(level.runs_done == 0 for level in view.levels)
-    small = [row_text(row) for row in sweep_band(view, 120, 13)]
-    assert any("running, 1/3 runs done" in row for row in small)
-    assert not any("…" in row.replace(" …", "") for row in [*large, *small])  # " …": more remarks
 
 
 TRIED = (

@@ -257,15 +257,6 @@ def test_a_load_balancer_is_told_once_and_never_spikes(world: World, *, old_firs
     assert told == (["restarted", SEVERAL_SERVERS] if old_first else [SEVERAL_SERVERS])
 
 
-def test_a_server_that_joins_one_already_watched_is_no_restart(world: World) -> None:
-    """Its higher counters may be a rise at first; the return to the lower ones shows two servers."""
-    for second in range(40):
-        other = second >= 10 and second % 2 == 0
-        view = world.tokens(1000 + second, (90_000 if other else 9_000) + 50.0 * second)
-    assert (view.restarts, tokens_of(view)) == (0, (None, None))
-    assert [event.message for event in world.snapshot().events] == [SEVERAL_SERVERS]
-
-
 def test_lanes_that_come_and_go_do_not_spike(world: World) -> None:
     """A new rank brings its counter's past along: only what it adds while watched counts."""
 
