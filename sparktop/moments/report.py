@@ -444,8 +444,8 @@ def _states_table(moment: Moment) -> Table:
 
 def _alerts_section(moment: Moment) -> Section:
     items = (
-        f"**{alert.severity}** since {_time_words(moment, alert.since)}, {code(alert.subject)}: "
-        f"{escaped(clean(alert.message, _LONG))}"
+        f"**{alert.severity}** {code(alert.subject)}: {escaped(clean(alert.message, _LONG))} "
+        f"(since {_time_words(moment, alert.since)})"
         for alert in moment.shown.alerts
     )
     return Section("Alerts at the end", items=tuple(items))

@@ -476,8 +476,8 @@ def alerts(snapshot: Snapshot) -> Table:
         snapshot.alerts,
         word("alert", lambda alert: alert.severity.value),
         name("about", lambda alert: alert.subject),
+        name("now", lambda alert: alert.message, _LONG),
         figure("since", lambda alert: cell.time_of(alert.since)),
-        name("what", lambda alert: alert.message, _LONG),
     )
 
 

@@ -658,8 +658,8 @@ def rhythm_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "rhythm score",
             swing.score,
             least,
-            "the score says how clearly one period repeats; chance alone gives more than 0 once in 5,000 "
-            f"times{raised and f'; {least:g} is needed here, as {raised}'}",
+            "how clearly one period repeats: above 0 it is hardly chance (once in 5,000 times)"
+            f"{raised and f'; {least:g} is needed here, as {raised}'}",
             digits=1,
             but=_first_unmet(
                 (returns, "loads do not come back after a period"),
@@ -677,7 +677,7 @@ def _why_more_is_needed(balance: Balance) -> str:
     return _first_unmet(
         (
             arrivals is None or arrivals.spread >= DEALT_SPREAD,
-            "requests are split as evenly as by chance, or more evenly",
+            "requests are split evenly",
         ),
         (bool(balance.e2e_s), "the E2E is not known"),
         (not comes_and_goes(balance.convoys), "the number of requests changes much"),
@@ -719,7 +719,7 @@ def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     requests in the group.
     """
     split = balance.convoys
-    missing, times = "no burst was seen: the number of requests hardly changes", CONVOY_TIMES
+    missing, times = "no burst was seen, as the number of requests hardly changes", CONVOY_TIMES
     if split is not None:
         since_s, part, chance = split.since_part_s, split.part_chance, split.chance
         times = min(split.full_times, split.part_times)
@@ -741,8 +741,8 @@ def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "half-load spread",
             None if split is None else split.part_spread,
             CONVOY_PART,
-            "split of what is left when half of a burst has ended: random routing gives 1; it counts only "
-            "where the burst was split evenly at first",
+            "when half of a burst's requests have ended: how unevenly the others are split; random routing "
+            "gives 1; only bursts that began evenly count",
             "×",
             1,
             shown="imbalance of that half",

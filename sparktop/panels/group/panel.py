@@ -270,7 +270,7 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
 _SIGNS = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("? ", "muted")}
 _BUT = {True: "", False: ", still no", None: ", not sure"}
 """What follows a figure that reaches its limit, by the answer: it does not read as a yes."""
-_SIGN_WORDS = " ✓ yes · ✗ no · ? not judged yet · esc back "
+_SIGN_WORDS = "✓ yes · ✗ no · ? not judged yet"
 
 
 def answers(balance: Balance) -> list[tuple[RuleCheck, bool | None]]:
@@ -308,7 +308,8 @@ def answer_rows(balance: Balance, width: int) -> list[Row]:
         answered.sort(key=lambda answer: (answer[0].code == "enough", answer[1] is not True))
     rows: list[Row] = []
     for enough, group in groupby(answered, key=lambda answer: answer[0].code == "enough"):
-        rows.append(heading("can it be judged?" if enough else "what was found", "", width))
+        title = "can it be judged?" if enough else "what was found"
+        rows.append(heading(title, "" if rows else _SIGN_WORDS, width))
         rows += [row for check in group for row in (*_answer_head(check, width), *_rule_rows(check, width))]
     return rows
 
@@ -336,7 +337,7 @@ def _rule_rows(answered: tuple[RuleCheck, bool | None], width: int) -> list[Row]
     if check.value is None or _is_open(check):
         answer_word = "not known"
     else:
-        answer_word = "so far" if answer is None else "no"
+        answer_word = "not judged" if answer is None else "no"
     exception = f"{answer_word}: {check.but}" if check.but and check.within is not False else ""
     instead = f"enough without it: {check.instead}" if check.instead and not check.within else ""
     sentences = [sentence for sentence in (exception, check.unsure, check.rule, instead) if sentence]
@@ -463,7 +464,7 @@ def evidence_screen(
     else:
         body = [*answer_rows(balance, inner), *plot(balance, inner, _PLOT)]
     rows = [*words, *body]
-    more = f" {place} · tab next ·{_SIGN_WORDS}" if place else _SIGN_WORDS
+    more = f" {place} · tab next · esc back " if place else " esc back "
     return _screen_in_frame(rows, balance, width, max(height, len(rows) + 2), title="why?", note=more)
 
 

@@ -182,7 +182,8 @@ def _lost_pieces(balance: Balance) -> list[Row]:
         before = numbers.percent(balance.lost_before_percent).strip()
         ago = label(f", {numbers.age(balance.lost_before_s)} ago")
         return [[label("throughput lost: about "), figure(before), ago], [label(f"not known now, {why}")]]
-    return [label_row("about ", figure(balance.lost_words), " of throughput lost")]
+    about = "" if balance.lost_words.startswith("<") else "about "
+    return [label_row(about, figure(balance.lost_words), " of throughput lost")]
 
 
 def _covers_needed_time(balance: Balance) -> bool:

@@ -314,6 +314,8 @@ def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> Non
     first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown=unknown)
     pieces = [row_text(piece) for piece in verdict_pieces(first, ())]
     assert {"throughput lost: not known", f"because {unknown}"} <= set(pieces)
+    small = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_percent=0.4)
+    assert "<1 % of throughput lost" in [row_text(piece) for piece in verdict_pieces(small, ())]
     evidence = "\n".join(row_text(row) for row in evidence_screen(first, traced("shuffle-c64"), 160, 60))
     assert "? Do uneven loads cost throughput?" in evidence
     assert f"Not known: {unknown}" in evidence
@@ -325,8 +327,10 @@ def test_a_figure_above_its_limit_is_no_answer_before_the_verdict() -> None:
     rows = [row_text(row) for row in evidence_screen(balance, traced("shuffle-c64"), 160, 60)]
     (at,) = (number for number, row in enumerate(rows) if "? Is the same one always ahead?" in row)
     assert "above share 42 %, yes from 20 %, not sure" in rows[at]
-    assert "So far: the lead moves too much" in rows[at + 1]
+    assert "Not judged: the lead moves too much" in rows[at + 1]
     assert not any(" No: " in row for row in rows)
+    (head,) = (row for row in rows if "✓ yes · ✗ no · ? not judged yet" in row)
+    assert rows.index(head) < at, "the signs are explained above the first of them"
 
 
 def test_a_loss_that_may_be_none_is_no_yes() -> None:
