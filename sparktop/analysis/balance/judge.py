@@ -357,6 +357,8 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         )
     measured, turned_s = measure(load, grid, needed)
     met = _rules_met(measured)
+    if met & _SWINGS and not _others_swing(load, measured, now_s):
+        met -= _SWINGS
     words, why = _verdict_words(load, grid, measured, met)
     if BalanceWord.UNEVEN in words and _may_be_drift(measured, met):
         longer = lay_out(load.tracks, now_s, rules.MANY_S)
@@ -460,6 +462,24 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         e2e_s=load.e2e_s,
     )
     return measured, turned_s
+
+
+def _always_away(measured: Balance) -> frozenset[str]:
+    """Return the backends that got no request in the whole window."""
+    least_s = rules.PRESENT_SHARE * measured.window_s
+    return frozenset(name for name, seconds in measured.away_s.items() if seconds >= least_s > 0)
+
+
+def _others_swing(load: GroupLoad, measured: Balance, now_s: float) -> bool:
+    """Return whether a swing is there without the backends that get nothing.
+
+    These alone spread the loads as far as a swing does.
+    """
+    away = _always_away(measured)
+    others = [track for track in load.tracks if track.name not in away]
+    if not away or len(others) < rules.PAIR:
+        return not away
+    return judge(replace(load, tracks=others), now_s).word is BalanceWord.OSCILLATING
 
 
 def _has_load(measured: Balance) -> bool:
@@ -589,9 +609,8 @@ def _rules_met(measured: Balance) -> frozenset[str]:
     """
     decided = (rule(measured) for rule in _DECIDING)
     met = {checks[0].code for checks in decided if all(check.holds for check in checks)}
-    longest_s = max(measured.away_s.values(), default=0.0)
-    always = longest_s >= rules.PRESENT_SHARE * measured.window_s and _has_load(measured)
-    costs = longest_s > 0 and rules.rule_holds(rules.drained_checks, measured)
+    always = bool(_always_away(measured)) and _has_load(measured)
+    costs = bool(measured.away_s) and rules.rule_holds(rules.drained_checks, measured)
     if "starved" not in met and (always or costs):
         met.add("drained")
     return frozenset(met)

@@ -265,6 +265,12 @@ def steady(*loads: Sequence[float], lives_s: float = 4.0) -> list[LoadTrack]:
         ([[200], [0]], Is.UNEVEN, "s1 got no request for 60 s"),
         ([[10]] * 7 + [[0]], Is.UNEVEN, "s7 got no request for 60 s"),
         ([[12, 12, 11], [14, 14, 11], [0]], Is.UNEVEN, "s2 got no request for 60 s"),
+        (
+            [[20 + 6 * math.sin(turn * math.pi / 6 + part) for turn in range(12)] for part in (0, math.pi)]
+            + [[0]],
+            Is.UNEVEN,
+            "s2 got no request for 60 s",
+        ),
         ([[150], [60]], Is.UNKNOWN, "needs 180 s more data"),
         ([[75], [65]], Is.BALANCED, ""),
     ],
