@@ -107,6 +107,7 @@ WRONG = [
     ("record", "needs -o FILE"),
     ("record -o x --max-bytes 1k", "a size from 1M on"),
     ("compare", "nothing to compare"),
+    ("compare --list --format json", "--list prints lines of text: leave out --format"),
     ("compare /none.json", "/none.json: cannot be read: No such file or directory"),
     ("compare ref:spark-topologies-2026-03 --baseline sollo", "'sollo': did you mean 'solo'?"),
     ("capacity a --arrivals poisson", "--arrivals goes with --rate"),

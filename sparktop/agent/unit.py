@@ -196,12 +196,11 @@ def _in_home(path: Path) -> bool:
 def environment_lines(*, named: bool | None) -> Iterator[str]:
     """Yield the unit's lines that load environment variables from a file, which need not exist.
 
-    `named` is whether the configuration names variables; None if it cannot be read here.
+    `named` is whether the configuration or an option names variables; None if the file cannot be read here.
     """
     if named is False:
         return
-    names = "The configuration names variables: they" if named else "Variables that the configuration names"
-    yield f"# {names} belong in this file, a line NAME=value each."
+    yield "# Variables of the configuration and of --api-key-env belong in this file, a line NAME=value each."
     yield f"# install -m 600 /dev/null {ENVIRONMENT_FILE} makes it; without the file they are not set."
     yield f"EnvironmentFile=-{ENVIRONMENT_FILE}"
 

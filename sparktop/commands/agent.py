@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="with --print-bundle: print its SHA-256 instead, as on a node's screen",
     )
-    LISTENING.add_options(parser, client="askers", insecure="answer others without a token", way=way)
+    LISTENING.add_options(
+        parser, client="askers", insecure="answer others without a token", exclusive_group=way
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

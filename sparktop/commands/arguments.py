@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop import typed as typed_numbers
 from sparktop.commands.output import tell, write_out
@@ -22,6 +23,7 @@ from sparktop.model.text import clean
 if TYPE_CHECKING:
     from sparktop.agent.access import Service
     from sparktop.agent.unit import UnitFlags
+    from sparktop.config.watch import Needs
 
 
 Value = TypeVar("Value")
@@ -46,6 +48,10 @@ _ENDINGS = {
     ".text": "txt",
 }
 """Output formats by the ending of a file."""
+
+
+_WATCH_OPTIONS = ("interval", "timeout", "theme", "seconds", "max_bytes")
+"""Options of commands that watch, where they have them, that a systemd unit repeats."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -162,25 +168,27 @@ def chosen_format(asked: str | None, output: Path | None, formats: Collection[st
     `formats` are those of the command. A file without an ending holds any.
 
     Raises:
-        UsageError: the ending of `output` is that of another format, or of none.
+        UsageError: the ending of `output` is that of another format; without `asked` also if it is of none.
     """
     ending = "" if output is None else output.suffix.lower()
     of_ending = _ENDINGS.get(ending)
-    of_ending = of_ending if of_ending in formats else None
-    if asked is None:
-        if ending and of_ending is None:
-            known = ", ".join(known for known, form in _ENDINGS.items() if form in formats)
-            raise UsageError(
-                f"{clean(output, 200)}: the ending {clean(ending, 40)} names no format: end the name in one "
-                f"of {known}, or give --format"
-            )
-        return of_ending or default
-    if of_ending not in {None, asked, "md" if asked == "post" else None}:
+    if asked is not None:
+        if of_ending in {None, asked} or (of_ending, asked) == ("md", "post"):
+            return asked
+        instead = f"leave --format out for {of_ending}, or " if of_ending in formats else ""
         raise UsageError(
-            f"{clean(output, 200)}: --format {asked} is not what {ending} files hold; leave --format out for "
-            f"{of_ending}, or name another file"
+            f"{clean(output, 200)}: --format {asked} is not what {ending} files hold; "
+            f"{instead}name another file"
         )
-    return asked
+    if of_ending is not None and of_ending in formats:
+        return of_ending
+    if not ending:
+        return default
+    endings = ", ".join(known for known, form in _ENDINGS.items() if form in formats)
+    raise UsageError(
+        f"{clean(output, 200)}: the ending {clean(ending, 40)} names no format: "
+        f"end the name in one of {endings}, or give --format"
+    )
 
 
 def add_targets(parser: argparse.ArgumentParser) -> None:
@@ -271,12 +279,12 @@ class Listening(Struct, frozen=True):
         *,
         client: str,
         insecure: str,
-        way: argparse._ActionsContainer | None = None,
+        exclusive_group: argparse._ActionsContainer | None = None,
     ) -> None:
         """Add --listen, --token-file, --tls-cert, --tls-key, --insecure, --name and --systemd-unit.
 
-        `client` must know the token; `insecure` is the help of --insecure. `way` is the group of options that
-        exclude --systemd-unit.
+        `client` is who must know the token, in words; `insecure` is the help of --insecure. `exclusive_group`
+        has the options that exclude --systemd-unit.
         """
         parser.add_argument(
             "--listen",
@@ -300,7 +308,7 @@ class Listening(Struct, frozen=True):
             dest="names",
             help="another name of this server, such as that of a proxy before it; may be given again",
         )
-        (way or parser).add_argument(
+        (exclusive_group or parser).add_argument(
             "--systemd-unit", action="store_true", help="print a unit with these arguments"
         )
 
@@ -377,10 +385,30 @@ class Listening(Struct, frozen=True):
 
     def unit(self, arguments: argparse.Namespace) -> str:
         """Return a systemd unit that runs the command with these arguments."""
-        from sparktop.agent.unit import unit_watch_words, watching_unit  # late: as above
+        from sparktop.agent.unit import watching_unit  # late: as above
 
-        words, needs = unit_watch_words(arguments.config, arguments.targets)
-        return watching_unit(self.flags(arguments), words, needs)
+        return watching_unit(self.flags(arguments), *unit_words(arguments))
+
+
+def unit_words(arguments: argparse.Namespace) -> tuple[list[str], Needs]:
+    """Return the words of a unit's command line that say what is watched and how, and what that needs.
+
+    They are quoted for systemd.
+
+    Raises:
+        UsageError: a target holds a password.
+    """
+    from sparktop.agent.unit import quote_word, unit_watch_words  # late: --help needs none of it
+
+    words, needs = unit_watch_words(arguments.config, arguments.targets)
+    for name in _WATCH_OPTIONS:
+        value = getattr(arguments, name, None)
+        if value is not None:
+            words += [f"--{name.replace('_', '-')}", quote_word(str(value))]
+    for key in arguments.api_key_env:
+        words += ["--api-key-env", quote_word(key)]
+        needs = replace(needs, variables=True)
+    return words, needs
 
 
 def program_path() -> Path:

@@ -46,42 +46,45 @@ def run(arguments: argparse.Namespace) -> int:
         SparktopError: a file or a name cannot be used, or the output cannot be written.
     """
     output = output_file(arguments.output)
-    if not arguments.list:
-        arguments.form = chosen_format(arguments.form, output, FORMATS, "md")
-    if not arguments.files and not arguments.list:
+    if arguments.list:
+        if arguments.form is not None:
+            raise UsageError("--list prints lines of text: leave out --format")
+        write_result(output, _list_names(arguments.files))
+        return 0
+    form = chosen_format(arguments.form, output, FORMATS, "md")
+    if not arguments.files:
         raise UsageError(
             "nothing to compare: name result files or references; sparktop compare --list shows some"
         )
-    text = _list_names(arguments.files) if arguments.list else _compare_files(arguments)
-    write_result(output, text, is_markdown=arguments.form == "md" and not arguments.list)
+    write_result(output, _compare_files(arguments, form), is_markdown=form == "md")
     return 0
 
 
-def _compare_files(arguments: argparse.Namespace) -> str:
-    """Return the comparison of the files as text in the format that the arguments name."""
+def _compare_files(arguments: argparse.Namespace, form: str) -> str:
+    """Return the comparison of the files as text in the format `form`."""
     # Late: --help needs none of them.
     from sparktop.commands.report import result_path
     from sparktop.sweep.compare.compare import compare
-    from sparktop.sweep.compare.imports.files import choose
+    from sparktop.sweep.compare.imports.files import read_series
     from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 
-    series, facts = choose([result_path(source) for source in arguments.files])
-    names = [one_series.name for one_series in series]
-    baseline = _check_name(arguments.baseline, names)
+    series, facts = read_series([result_path(source) for source in arguments.files])
+    names = [compared.name for compared in series]
+    baseline = None if arguments.baseline is None else _check_name(arguments.baseline, names)
     same = None
     if arguments.same is not None:
-        first, second = (_check_name(name, names) or "" for name in arguments.same)
+        first, second = (_check_name(name, names) for name in arguments.same)
         if first == second:
             raise UsageError(f"--same needs two different names, not '{clean(first, 60)}' twice")
         same = (first, second)
     comparison = compare(series, baseline=baseline, same=same)
-    if arguments.form == "json":
+    if form == "json":
         return comparison_json(comparison, series, facts)
     return comparison_markdown(comparison, series)
 
 
-def _check_name(name: str | None, names: Collection[str]) -> str | None:
-    if name is None or name in names:
+def _check_name(name: str, names: Collection[str]) -> str:
+    if name in names:
         return name
     from sparktop.errors import did_you_mean  # late: only after a mistake
 
@@ -92,11 +95,11 @@ def _check_name(name: str | None, names: Collection[str]) -> str | None:
 def _list_names(files: Sequence[str]) -> str:
     """Return the series of `files` as lines; without files the published tables and stored sweeps."""
     from sparktop.commands.report import result_path  # late: not needed for --help
-    from sparktop.sweep.compare.imports.files import choose
+    from sparktop.sweep.compare.imports.files import read_series
 
     if files:
         lines = []
-        for series in choose([result_path(source) for source in files])[0]:
+        for series in read_series([result_path(source) for source in files])[0]:
             levels = ", ".join(dict.fromkeys(level.load.point.short for level in series.levels))
             lines.append(f"{series.name}  {series.tool}  {series.model or '–'}  {levels}\n")
         return "".join(lines)

@@ -7,17 +7,22 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_targets, add_timeout, program_path, seconds
+from sparktop.commands.arguments import add_targets, add_timeout, program_path, seconds, unit_words
 from sparktop.commands.output import tell, write_out
 from sparktop.errors import OutputError, UnreachableError, UsageError
 from sparktop.model.text import clean
 from sparktop.typed import whole_number
 
+if TYPE_CHECKING:
+    from sparktop.config.watch import Needs
+
 _YEAR_S = 366 * 86_400.0
 """Longest recording."""
-_KIB, _MIB, _MOST_SIZE = 1 << 10, 1 << 20, 1 << 60
-"""Bytes of a KiB and a MiB, and the largest size that may be given."""
+_KIB, _MIB = 1 << 10, 1 << 20
+_MOST_BYTES = 1 << 60
+"""Largest size that may be given."""
 _BYTES = re.compile(r"i?b\s*$", re.IGNORECASE)
 """The word for bytes at the end of a size."""
 
@@ -29,7 +34,7 @@ def size(text: str) -> int:
         argparse.ArgumentTypeError: the text has another form, or is below 1 MiB.
     """
     try:
-        return whole_number(_BYTES.sub("", text), _MIB, _MOST_SIZE)
+        return whole_number(_BYTES.sub("", text), _MIB, _MOST_BYTES)
     except UsageError:
         raise argparse.ArgumentTypeError(
             f"must be a size from 1M on, such as 500M or 2G, not '{clean(text, 40)}'"
@@ -50,9 +55,9 @@ OOMScoreAdjust=-900
 MemoryMax=512M
 MemorySwapMax=0
 CPUWeight=20"""
-"""Settings of the systemd unit beside the command and what all units have."""
+"""Lines of the systemd unit besides the command and those that all units share."""
 _STATE = "/var/lib/sparktop-record"
-"""The folder that systemd makes for the unit; another than the agent's, whose user is another."""
+"""The folder that systemd makes for the unit; not the agent's, which belongs to another user."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,10 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-bytes", type=size, metavar="SIZE", help="stop at this size, such as 500M or 2G"
     )
-    parser.add_argument(
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument(
         "--check", metavar="FILE", help="verify a recording; with -o, copy all that can be read"
     )
-    parser.add_argument(
+    instead.add_argument(
         "--systemd-unit", action="store_true", help="print a systemd unit that records until it is stopped"
     )
 
@@ -93,7 +99,7 @@ def run(arguments: argparse.Namespace) -> int:
         SparktopError: an argument, the configuration file or a file cannot be used.
     """
     if arguments.systemd_unit:
-        write_out(unit(program_path(), arguments.output, arguments.config, arguments.targets))
+        write_out(unit(program_path(), arguments.output, *unit_words(arguments)))
         return 0
     if arguments.check is not None:
         return _check(Path(arguments.check), arguments.output)
@@ -112,7 +118,8 @@ def run(arguments: argparse.Namespace) -> int:
         _check_new(Path(arguments.output))
     open_log(os.environ)
     watch = choose(arguments, os.environ)
-    incidents, limits = incident_folder(flight_folder(os.environ)), (arguments.seconds, arguments.max_bytes)
+    incidents = incident_folder(flight_folder(os.environ))
+    limits = arguments.seconds, arguments.max_bytes
     paths, problem, last = asyncio.run(record(watch, Path(arguments.output), tell, incidents, limits))
     if not paths:
         raise OutputError(f"{clean(arguments.output, 200)}: nothing was recorded: {problem or 'no reading'}")
@@ -121,12 +128,10 @@ def run(arguments: argparse.Namespace) -> int:
     tell(f"recorded {total / _KIB:,.0f} KiB in {names}")
     unasked = unasked_nodes(watch)
     nodes = tuple(node for node in last.nodes if node.name not in unasked)
-    never = [
-        view.failure is not None and view.age_s is None
-        for views in (last.backends, nodes, last.routers)
-        for view in views
-    ]
-    if all((*never, *(view.failure is not None and view.fleet is None for view in last.fleets))):
+    polled = (last.backends, nodes, last.routers)
+    never_answered = [view.failure is not None and view.age_s is None for views in polled for view in views]
+    never_answered += [view.failure is not None and view.fleet is None for view in last.fleets]
+    if all(never_answered):
         raise UnreachableError(why_nothing(last))
     return 0 if problem is None else 1
 
@@ -166,11 +171,8 @@ def _check(path: Path, output: str | None) -> int:
     return 0 if report.is_whole else 1
 
 
-def unit(program: Path, output: str | None, config: str | None = None, targets: Sequence[str] = ()) -> str:
-    """Return a systemd unit that records in the file `output`.
-
-    It records `targets`, else what the configuration file `config` lists, else the usual file.
-    """
+def unit(program: Path, output: str | None, words: Sequence[str], needs: Needs) -> str:
+    """Return a systemd unit that records in the file `output`; `words` and `needs` are of `unit_words`."""
     # Late: --help needs none of it.
     from sparktop.agent.unit import (
         HARDENING,
@@ -178,18 +180,16 @@ def unit(program: Path, output: str | None, config: str | None = None, targets: 
         quote_word,
         start_note,
         unit_text,
-        unit_watch_words,
     )
 
     file = f"{_STATE}/night.rec.zst" if output is None else str(Path(output).absolute())
-    words, needs = unit_watch_words(config, targets)
     note = (
         "# Record *other* hosts where you can: a machine that hangs writes nothing, and its last seconds are "
         "lost."
     )
     folder = Path(file).parent
-    # A folder of another user can be written by root with this capability alone.
-    places = (
+    # Root needs this capability to write in a folder of another user.
+    folder_lines = (
         []
         if folder.is_relative_to(_STATE)
         else [f"ReadWritePaths={quote_word(str(folder))}", "CapabilityBoundingSet=CAP_DAC_OVERRIDE"]
@@ -198,7 +198,7 @@ def unit(program: Path, output: str | None, config: str | None = None, targets: 
         "record",
         "recorder: what servers and machines did, for later",
         " ".join((quote_word(str(program)), "record", *words, "--append", "-o", quote_word(file))),
-        (*environment_lines(named=needs.variables), HARDENING, _SERVICE, *places),
+        (*environment_lines(named=needs.variables), HARDENING, _SERVICE, *folder_lines),
         after="network-online.target time-sync.target",
         notes=(start_note("record"), note),
     )

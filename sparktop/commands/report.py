@@ -106,7 +106,7 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
         raise UsageError(
             f"{clean(first, 200)} is no recording: leave out --from, --to and --at, which go with recordings"
         )
-    from sparktop.sweep.compare.imports.files import choose, is_sweep
+    from sparktop.sweep.compare.imports.files import is_sweep, read_series
     from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 
     if not (first.startswith(_REFERENCE) or "=" in first):
@@ -126,7 +126,7 @@ def _report_text(arguments: argparse.Namespace, form: str) -> str:
         words += " --anonymous" if arguments.anonymous else ""
         command = f"sparktop report {words} --format json -o post.json"
         tell(f"readers can compare with the post as it is; for all figures attach the JSON of: {command}")
-    return sweep_report(result, form, privacy, choose(other_sources)[0] if other_sources else (), parts)
+    return sweep_report(result, form, privacy, read_series(other_sources)[0] if other_sources else (), parts)
 
 
 def _join_sweeps(
@@ -277,11 +277,11 @@ def _comparison_report(sources: list[str], form: str, target: str | None, privac
             sweep have.
     """
     from sparktop.sweep.compare.compare import compare  # late: as above
-    from sparktop.sweep.compare.imports.files import choose
+    from sparktop.sweep.compare.imports.files import read_series
     from sparktop.sweep.formats.written import comparison_report
 
     if target is not None:
         raise UsageError(f"{clean(sources[0], 200)}: --target is for results of sparktop sweep")
-    chosen, facts = choose(sources)
+    chosen, facts = read_series(sources)
     series = privacy.of_series(chosen)
     return comparison_report(compare(series), series, form, facts)

@@ -28,8 +28,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_interval(parser)
     add_timeout(parser)
     add_theme(parser)
-    LISTENING.add_options(parser, client="viewers", insecure="show it to others without a token")
-    parser.add_argument(
+    source = parser.add_mutually_exclusive_group()
+    LISTENING.add_options(
+        parser, client="viewers", insecure="show it to others without a token", exclusive_group=source
+    )
+    source.add_argument(
         "--demo",
         nargs="?",
         const=_FIRST_SCENARIO,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.agent.unit import UnitFlags, unit
-from sparktop.cli import main
+from sparktop.agent.unit import UnitFlags, unit, unit_watch_words
+from sparktop.cli import command_module, main, parser_of
 from sparktop.commands.record import unit as recorder_unit
 from tests.agent.agent_process import ran
 
@@ -55,7 +55,8 @@ FLAGS = {
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
     """`systemd-analyze verify` reports nothing, whatever the flags, and wherever a recorder writes."""
     texts = [unit(flags, wants_token=wants_token) for flags, wants_token in FLAGS.values()]
-    texts += [recorder_unit(PROGRAM, output) for output in (None, "/data/a b/night.rec.zst")]
+    watched = unit_watch_words(None, ())
+    texts += [recorder_unit(PROGRAM, output, *watched) for output in (None, "/data/a b/night.rec.zst")]
     paths = []
     for number, text in enumerate(texts):
         paths.append(tmp_path / f"sparktop{number}.service")
@@ -102,6 +103,29 @@ def test_units_that_watch_are_hardened_alike(command: str, capsys: pytest.Captur
         assert shown["CapabilityBoundingSet"] == "CAP_DAC_READ_SEARCH CAP_SYS_PTRACE CAP_SYSLOG"
         assert shown["ProtectHome"] == "read-only"
         assert shown["DeviceAllow"] == f"{agents['DeviceAllow']} /dev/kmsg r"
+
+
+GIVEN = {"--theme": "gruvbox", "--max-bytes": "2147483648", "--api-key-env": "h:8000=A_KEY"}
+"""Values of options that take no number of seconds."""
+ELSEWHERE = {"--help", "--systemd-unit", "--listen", "--token-file", "--tls-cert", "--tls-key", "--insecure"}
+ELSEWHERE |= {"--name", "--config", "--output", "--append"}
+"""Options that other tests give."""
+
+
+@pytest.mark.parametrize("command", ["export", "serve", "record"])
+def test_the_unit_has_every_option_or_refuses_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """No option that was given is left out without a word."""
+    parser = parser_of(command)
+    command_module(command).add_arguments(parser)
+    options = {option.option_strings[-1] for option in parser._actions if option.option_strings}
+    for option in sorted(options - ELSEWHERE):
+        given = [] if option == "--demo" else [GIVEN.get(option, "7.0")]
+        if main([command, "h:8000", "--systemd-unit", option, *given]) == 0:
+            text = capsys.readouterr().out
+            assert " ".join(("h:8000", option, *given)) in service(text)["ExecStart"]
+            assert ("EnvironmentFile" in service(text)) is (option == "--api-key-env")
+        else:
+            assert f"{option}: not allowed with" in capsys.readouterr().err
 
 
 def test_secrets_are_loaded_by_systemd() -> None:

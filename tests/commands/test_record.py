@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from sparktop.agent.unit import unit_watch_words
 from sparktop.cli import main
 from sparktop.commands.record import unit
 from sparktop.model.failure import Failure, FailureKind
@@ -205,14 +206,14 @@ def test_bad_arguments_get_one_line(
 
 def test_the_unit_records_what_the_configuration_lists() -> None:
     """The unit starts after time synchronization and is spared when memory runs out."""
-    text = unit(Path("/opt/sparktop/bin/sparktop"), None)
+    text = unit(Path("/opt/sparktop/bin/sparktop"), None, *unit_watch_words(None, ()))
     assert (
         "ExecStart=/opt/sparktop/bin/sparktop record --config /etc/sparktop/sparktop.toml --append -o /var"
         in text
     )
     assert "\nEnvironmentFile=-/etc/sparktop/environment\n" in text  # the file may not exist there
     assert "OOMScoreAdjust=-900" in text
-    named = unit(Path("/opt/sparktop"), "/data/night.rec.zst", "/srv/my file.toml")
+    named = unit(Path("/opt/sparktop"), "/data/night.rec.zst", *unit_watch_words("/srv/my file.toml", ()))
     wanted = 'ExecStart=/opt/sparktop record --config "/srv/my file.toml" --append -o /data/night.rec.zst\n'
     assert wanted in named
     assert "After=network-online.target time-sync.target" in text

@@ -210,6 +210,7 @@ async def test_a_router_that_is_not_watched_is_a_target_where_it_is_named(word: 
             "the ending .svg names no format: end the name in one of .json, .md, ",
         ),
         ("csv", "x.md", FORMATS, "x.md: --format csv is not what .md files hold; leave --format out for md"),
+        ("md", "x.csv", ("md", "json"), "--format md is not what .csv files hold; name another file"),
     ],
 )
 def test_the_format_is_the_readers(

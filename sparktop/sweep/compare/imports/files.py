@@ -126,7 +126,7 @@ def is_sweep(path: Path) -> bool:
     return isinstance(value_at(data, "schema"), str) and not _is_progress(data)
 
 
-def choose(words: Sequence[str]) -> tuple[list[Series], Mapping[str, Mapping[str, object]]]:
+def read_series(words: Sequence[str]) -> tuple[list[Series], Mapping[str, Mapping[str, object]]]:
     """Read the arguments of `compare`: "FILE", "NAME=FILE", or "ref:NAME" for a published table (reference).
 
     Return (the series of all, with unique names; the facts that references state in addition to their

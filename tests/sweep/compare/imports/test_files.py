@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from sparktop.errors import UsageError
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.sweep.compare.imports import tools
-from sparktop.sweep.compare.imports.files import choose, read_file
+from sparktop.sweep.compare.imports.files import read_file, read_series
 from sparktop.sweep.compare.imports.reading import ImportFormatError
 from sparktop.sweep.compare.series import Series
 from sparktop.sweep.result.store import save
@@ -202,7 +202,7 @@ def test_files_of_one_name_are_one_series(tmp_path: Path) -> None:
     told["input_config"]["phases"][0]["concurrency"] = 4
     (tmp_path / "c4.json").write_text(json.dumps(told), encoding="utf-8")
     again, c4 = RESULTS / AIPERF, tmp_path / "c4.json"
-    (series,) = choose([f"spark={again}", f"spark={again}", f"spark={c4}"])[0]
+    (series,) = read_series([f"spark={again}", f"spark={again}", f"spark={c4}"])[0]
     assert series.name == "spark"
     assert [(level.load.point.concurrency, level.runs) for level in series.levels] == [(4, 1), (16, 2)]
     figure = series.levels[1].figures["output_tps"]
@@ -215,9 +215,9 @@ def test_series_of_one_name_from_two_files_are_told_apart(tmp_path: Path) -> Non
     for name in ("monday", "tuesday"):
         save(tmp_path / f"{name}.json", made_sweep(("a", [made_level()])))
     words = [str(tmp_path / "monday.json"), str(tmp_path / "tuesday.json")]
-    assert [one.name for one in choose(words)[0]] == ["a (monday)", "a (tuesday)"]
-    assert [one.name for one in choose([words[0], words[0]])[0]] == ["a (monday)", "a (2)"]
-    assert [one.name for one in choose([f"x={words[0]}", words[1]])[0]] == ["x", "a"]
+    assert [one.name for one in read_series(words)[0]] == ["a (monday)", "a (tuesday)"]
+    assert [one.name for one in read_series([words[0], words[0]])[0]] == ["a (monday)", "a (2)"]
+    assert [one.name for one in read_series([f"x={words[0]}", words[1]])[0]] == ["x", "a"]
 
 
 @pytest.mark.parametrize(
