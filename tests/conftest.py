@@ -15,6 +15,7 @@ import importlib
 import inspect
 import os
 import selectors
+import subprocess
 import sys
 import threading
 import time
@@ -331,3 +332,16 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Guard a pure test while it runs."""
     with _held(item):
         return (yield)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Create a self-signed certificate for 127.0.0.1; return (certificate, key)."""
+    folder = tmp_path_factory.mktemp("tls")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+    command += ["-nodes", "-days", "2", "-subj", "/CN=spark", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(  # noqa: S603 - openssl with words of this file
+        [*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=300
+    )
+    return cert, key

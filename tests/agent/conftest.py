@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,16 +35,3 @@ async def start_agent() -> AsyncIterator[StartAgent]:
     yield start
     for agent in agents:
         await agent.server.close()
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Create a self-signed certificate for 127.0.0.1; return (certificate, key)."""
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    command += ["-nodes", "-days", "2", "-subj", "/CN=spark", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(  # noqa: S603 - openssl with words of this file
-        [*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=300
-    )
-    return cert, key

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from sparktop.colors import palette
 from sparktop.colors.mixing import contrast
 from sparktop.colors.palette import (
     ANSI_COLORS,
@@ -17,8 +14,6 @@ from sparktop.colors.palette import (
     KINDS,
     PARTS,
     Palette,
-    find_palette,
-    palettes,
     parse_palette,
     shipped_palettes,
 )
@@ -72,22 +67,3 @@ def test_a_bad_theme_says_what_is_wrong(text: str, words: str) -> None:
     """The error about an unusable theme names the theme, the key and the expected value."""
     with pytest.raises(ConfigError, match=words):
         parse_palette("x", text)
-
-
-BTOP = 'theme[main_bg]="#101010"\ntheme[main_fg]="#eeeeee"'
-
-
-def test_every_theme_is_found_as_listed(folder: Path) -> None:
-    """Shipped themes, the user's, and the user's with a shipped name are found as in the full list."""
-    (folder / "harbour.theme").write_text(BTOP, encoding="utf-8")
-    (folder / "spark-dark.theme").write_text(BTOP, encoding="utf-8")
-    ours = (palette._shipped_folder() / "spark-light.toml").read_text(encoding="utf-8")
-    (folder / "both.toml").write_text(ours, encoding="utf-8")
-    (folder / "both.theme").write_text(BTOP, encoding="utf-8")
-    (folder / "half.toml").write_text("broken", encoding="utf-8")
-    (folder / "half.theme").write_text(BTOP, encoding="utf-8")
-    (folder / "spark-ansi.toml").write_text("broken", encoding="utf-8")
-    listed = palettes()
-    assert {"harbour", "both", "half"} <= set(listed)
-    assert listed["spark-dark"] != shipped_palettes()["spark-dark"]
-    assert {name: find_palette(name) for name in listed} == listed

@@ -74,19 +74,6 @@ def test_a_dead_backend_has_empty_cells(recording: Path, capsys: pytest.CaptureF
     assert found[0]["time"] >= f"{instant(OUTAGE_S).wall:%Y-%m-%dT%H:%M:%S}"
 
 
-def test_columns_stand_in_the_order_of_the_fields(
-    recording: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Columns have the order of --fields; a group stands for its fields; an unknown field is reported."""
-    words = (str(recording), "--format", "csv", "--fields", "waiting,ttft_ms,running,wating", "--every", "10")
-    assert main(["dump", *words]) == 0
-    out, err = capsys.readouterr()
-    head = out.splitlines()[0].split(",")
-    assert head[:5] == ["time", "source", "name", "waiting", "ttft_ms.mean"]
-    assert head[-1] == "running"
-    assert "no such field: wating" in err
-
-
 def test_the_list_needs_no_recording(capsys: pytest.CaptureFixture[str]) -> None:
     """Without FILE, --list prints all fields, those of parts as on a DGX Spark; anything else needs FILE."""
     names = dumped(capsys, "--list").splitlines()

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from sparktop.engines import read_page
+from sparktop.model.engine import EngineSample
+
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 _DATA = Path(__file__).parent.parent / "data"
@@ -29,6 +32,12 @@ def data() -> Path:
 def page(data: Path) -> Callable[[str], bytes]:
     """Return a function that reads a page by its path below the data."""
     return lambda path: (data / path).read_bytes()
+
+
+@pytest.fixture
+def read(page: Callable[[str], bytes]) -> Callable[[str], EngineSample]:
+    """Return a function that reads a page by its path as of a server."""
+    return lambda path: read_page(page(path), at=12.5, answer_ms=3.25)
 
 
 @pytest.fixture(scope="session")

@@ -26,11 +26,6 @@ PAGES = {
 }
 
 
-@pytest.fixture
-def read(page: Page) -> Callable[[str], EngineSample]:
-    return lambda path: read_page(page(path), at=12.5, answer_ms=3.25)
-
-
 def figures(lane: LaneSample) -> dict[str, Any]:
     """Return all known fields of a lane; a histogram is (count, sum, largest bucket's count, its bound)."""
     told: dict[str, Any] = {}

@@ -42,11 +42,6 @@ HISTOGRAMS = {
 }
 
 
-@pytest.fixture
-def read(page: Callable[[str], bytes]) -> Read:
-    return lambda path: read_page(page(path), at=12.5, answer_ms=3.25)
-
-
 def picked(samples: Samples, name: str, lane: str, **labels: str) -> list[float]:
     wanted = {("engine", lane), *labels.items()}
     return [

@@ -11,21 +11,20 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import GpuProcess, GpuReading, MemoryReading, NodeSample
+from sparktop.model.node import GpuProcess, GpuReading, NodeSample
 from sparktop.model.router import Scrape
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.machine.detail import node_detail
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.text import Row, row_text, row_width
-from sparktop.panels.server.detail import backend_detail, backend_sections, window_words
+from sparktop.panels.server.detail import backend_detail, backend_sections
 from stage.rehearsal import Outage, Rehearsal
 from tests.panels.drawn import SIZES, board, text_of
 
 pytestmark = pytest.mark.long
 
 USUAL = (118, 34)
-GIB = 2**30
 AXIS = TimeAxis(130.0, 1.0)
 
 
@@ -148,21 +147,6 @@ def test_waiting_requests_are_told_apart_by_what_they_wait_for() -> None:
         assert re.search(rf"deferred +{shown}$", row_text(load.rows[1]).rstrip())
 
 
-@pytest.mark.parametrize(
-    ("window_s", "words"),
-    [
-        (None, "over 60 s"),
-        (59.9, "over 60 s"),
-        (60.4, "over 60 s"),
-        (12.0, "over 12 s so far"),
-        (150.0, "over 150 s"),
-    ],
-)
-def test_the_window_is_the_one_it_spans(window_s: float | None, words: str) -> None:
-    """A window of a minute is called one; shorter ones and the longer ones of slow polls have a length."""
-    assert window_words([Latency(), Latency(window_s=window_s)]) == words
-
-
 def test_a_dead_backend_is_drawn_stale_and_says_since_when(parallel: Snapshot) -> None:
     """Its last figures stay in the one stale colour, with their age and the failure below."""
     rows = rows_of(parallel, "backend", "spark-b")
@@ -201,19 +185,6 @@ def test_hostile_names_stay_inside(playing: Snapshot, size: tuple[int, int]) -> 
         node_detail(node, (backend,), *size, AXIS)[0],
     ):
         assert {row_width(row) for row in rows} == {size[0]}
-
-
-def test_a_discrete_gpu_has_its_own_memory() -> None:
-    """A GPU's own memory is a bar of the GPU, and the machine's bar has no GPU part."""
-    gpu = GpuReading(0, "NVIDIA H200", memory_total_bytes=140 * GIB, memory_used_bytes=70 * GIB, power_w=90.0)
-    memory = MemoryReading(
-        unified=False, total_bytes=100 * GIB, used_bytes=40 * GIB, page_cache_bytes=10 * GIB
-    )
-    text = node_text(NodeSample(0.0, memory=memory, gpus=(structs.replace(gpu, power_limit_w=700.0),)))
-    assert "70.0 GiB of 140.0 GiB" in text
-    assert "90.0 of 700 W" in text
-    assert "GPU processes" not in text
-    assert "unified" not in text
 
 
 NUMBERS = st.one_of(st.none(), st.floats(0, 1e12, allow_nan=False))

@@ -12,8 +12,6 @@ from msgspec.structs import replace
 from sparktop import __version__
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
-from sparktop.model.targets import NodeTarget
-from sparktop.sources.agent import AgentSource
 from sparktop.sources.replies import Reply, encode
 from tests.sources.conftest import AgentAt, FakeClock, RawServer, Serve, answer, failure_of, sample_of
 
@@ -64,26 +62,6 @@ async def test_only_what_is_new_is_asked_for(serve: Serve, agent_at: AgentAt, cl
     sample = await sample_of(source)
     assert [query.get("since") for query in asked(server)] == [None, ["8999.5"]]
     assert [one.at for one in (*sample.missed, sample)] == [clock.now - 2.0, clock.now - 1.0]
-
-
-async def test_the_next_sample_is_asked_for_once_it_is_due(serve: Serve, clock: FakeClock) -> None:
-    """A poll that begins before the node takes a sample waits for it, unless it asks for something new."""
-    server = await scripted(
-        serve, *(replace(reply(at, at), interval_s=15.0) for at in (9000.0, 9015.0, 9030.0))
-    )
-    waits: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        waits.append(seconds)
-
-    source = AgentSource(NodeTarget("n", "agent", server.url), clock=clock, sleep=sleep)
-    await sample_of(source)
-    await sample_of(source)
-    source.show_processes = True
-    await sample_of(source)
-    await source.close()
-    assert len(server.paths) == 3
-    assert [0.0 < wait_s < 15.1 for wait_s in waits] == [True]
 
 
 async def test_a_restarted_node_begins_anew(serve: Serve, agent_at: AgentAt) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,19 +119,6 @@ def figures(loaded: Loaded) -> dict[str, object]:
     """Return the counts of a level of four requests with 8 tokens each."""
     found = level_result(Level("server", concurrency_point(4), 40, 8), collect(loaded.events))
     return {"ok": found.requests.ok, "tokens": found.tokens.generated}
-
-
-@pytest.fixture(scope="session")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Return the paths of a self-signed certificate for 127.0.0.1 and of its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    cert, key = folder / "cert.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-    command += ["-nodes", "-days", "2", "-subj", "/CN=spark", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(  # noqa: S603 - openssl with words of this file
-        [*command, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True, timeout=300
-    )
-    return cert, key
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, Self
 
 from textual.app import App
@@ -18,9 +19,16 @@ from sparktop.ui.canvas import Canvas
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import textual_theme
 from sparktop.ui.themes import chosen_palette
+from stage.rehearsal import Rehearsal
 
 SIZES = [(60, 16), (80, 24), (120, 36), (200, 50)]
 Size = tuple[int, int]
+
+
+@cache
+def picture() -> Snapshot:
+    """Return a snapshot shared by all tests: it is immutable."""
+    return Rehearsal().play(10).snapshot()
 
 
 class Driven:

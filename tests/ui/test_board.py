@@ -378,12 +378,6 @@ async def test_no_color_leaves_no_colour(monkeypatch: pytest.MonkeyPatch) -> Non
         assert not {row[0] for row in board.rows} & set("┏┃┗")
 
 
-def test_no_key_is_bound_twice() -> None:
-    """Every key of the table does one thing."""
-    keys = [name for key in KEYS for name in key.keys]
-    assert len(keys) == len(set(keys))
-
-
 @pytest.mark.parametrize("keys", [("ctrl+c",), ("question_mark", "ctrl+c"), ("slash", "a", "ctrl+c")])
 async def test_ctrl_c_quits(keys: tuple[str, ...]) -> None:
     """Where nothing runs, at once, from a dialog too."""

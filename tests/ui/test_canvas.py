@@ -74,16 +74,6 @@ def test_a_wide_character_and_a_mark_do_not_count_as_two_narrow_ones() -> None:
     assert list(changed_spans(old, new)) == [(0, 3)]
 
 
-def test_a_long_unchanged_middle_is_not_sent_again() -> None:
-    """Two changes far apart are two spans; close together they are one."""
-    middle = "⣿" * 40
-    old: Row = [("⡀" + middle + "⡀", "graph")]
-    new: Row = [("⣀" + middle + "⣀", "graph")]
-    assert list(join_close_spans(changed_spans(old, new), new)) == [(0, 1), (41, 42)]
-    old, new = [("⡀" + middle[:4] + "⡀", "graph")], [("⣀" + middle[:4] + "⣀", "graph")]
-    assert list(join_close_spans(changed_spans(old, new), new)) == [(0, 6)]
-
-
 ROWS: list[Row] = [
     [("generated ", "text"), ("41", "title"), (" tok/s ", "muted"), ("⣀⣤⣶⣿", "accent")],
     [("名前", "title"), (" spark-a", "text"), ("  bad", "bad")],

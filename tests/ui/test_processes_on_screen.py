@@ -76,11 +76,3 @@ async def test_tables_are_read_only_while_in_sight() -> None:
         await board.resize(50, 10)
         assert asked[-1] == ()
         board.app._monitor = None
-
-
-async def test_a_filter_hides_no_machine_of_a_server_shown_alone() -> None:
-    """A board filtered to one server still knows the machines that it runs on."""
-    async with Board(Rehearsal(backends=1, nodes=2, span=2).play(60).snapshot).on() as board:
-        await board.press("slash", *"vllm", "enter", "down", "enter")
-        assert board.zoomed() == PanelKey("backend", "spark-a")
-        assert " spark-b " in board.text

@@ -11,13 +11,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadKind, LoadMode, concurrency_point
+from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import SweepStatus
-from sparktop.sweep.history import History, stored_row, title_of
-from sparktop.sweep.result.results import AgentsResult, LevelResult, Rate, SweepResult
+from sparktop.sweep.history import History
+from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
 from sparktop.watch.state_files import announced_load
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
@@ -179,18 +178,3 @@ def test_a_wrong_file_is_not_brought_in(shelf: Shelf, tmp_path: Path, text: str,
     assert not (shelf.folder / "imported").exists()
     with pytest.raises(UsageError, match="cannot be read"):
         shelf.history.import_file(Path("~nobody-has-this-name/x.json"))
-
-
-def test_a_sweep_of_agents_is_named_by_its_workload_and_has_a_rate() -> None:
-    """The preset of its runs is not its name; the output rate stands for a decode rate."""
-    level = LevelResult(
-        concurrency=4, load=LoadKind.AGENTS, value=4, output_tps=Rate(mean=75.0), agents=AgentsResult()
-    )
-    made = made_sweep(("a", (level,)))
-    agents = {"load": LoadKind.AGENTS, "mode": LoadMode.AGENTS, "workload": "coder", "preset": "quick"}
-    result = made.model_copy(update={"plan": made.plan.model_copy(update=agents)})
-    row = stored_row(result, "one.json")
-    assert (row.name, row.decode_tps) == ("agents coder", 75.0)
-    assert title_of(replace(row, started_at=None)) == "agents coder"
-    assert row.most is not None
-    assert row.most.label == "4 agents"

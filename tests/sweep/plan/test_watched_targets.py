@@ -11,15 +11,11 @@ from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.sweep.plan import watched_targets as module
-from sparktop.sweep.plan.plan import SweepTarget, TargetKind
-from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
+from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.plan.watched_targets import (
-    MOST_UNMARKED,
     chosen_names,
-    others_load,
     strangers,
     watched_targets,
-    why_too_many,
 )
 
 A, B, PROXY = "http://10.0.0.1:8000", "http://10.0.0.2:8000", "http://10.0.0.9:4000"
@@ -85,14 +81,6 @@ def test_what_stands_in_the_configuration_is_known(monkeypatch: pytest.MonkeyPat
     assert [one.name for one in strangers(watched_targets(WATCH, SEEN))] == ["found"]
 
 
-def test_what_was_typed_is_in_no_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Targets of the command line are strangers."""
-    monkeypatch.setattr(module, "own_hosts", frozenset)
-    typed = Watch(backends=WATCH.backends, source="arguments")
-    seen = picture(*SEEN.backends[:2])
-    assert [one.name for one in strangers(watched_targets(typed, seen))] == ["spark-a", "spark-b"]
-
-
 TARGETS = watched_targets(WATCH, SEEN)
 
 
@@ -132,24 +120,3 @@ def test_what_a_filter_leaves_is_loaded_where_nothing_is_marked() -> None:
         assert chosen_names(TARGETS, SEEN, kind, "", shown={"spark-b", "found"}) == ("spark-b", "found")
     assert chosen_names(TARGETS, SEEN, "", "", shown=()) == ()
     assert chosen_names(TARGETS, SEEN, "backend", "spark-a", shown={"spark-a", "found"}) == ("spark-a",)
-
-
-def test_a_filter_that_leaves_many_servers_is_no_choice() -> None:
-    """The message counts them, and names the filter as a way out; a marked group may be large."""
-    many = [replace(TARGETS[-1], name=f"s{one}") for one in range(3 * MOST_UNMARKED)]
-    left = [one.name for one in many[: MOST_UNMARKED + 1]]
-    refused = why_too_many(many, left, shown=left)
-    assert f"the {MOST_UNMARKED + 1} servers that the filter leaves" in refused
-    assert f"filter (/) until at most {MOST_UNMARKED} are left" in refused
-    assert why_too_many(many, left[1:], shown=left[1:]) == ""
-    assert why_too_many(many, left, kind="wall", shown=left) == ""
-    few, names = many[: len(left)], [one.name for one in many[: len(left)]]
-    assert why_too_many(few, names).startswith(f"this would load all {MOST_UNMARKED + 1} servers")
-    assert why_too_many(few, names[1:]) == ""
-
-
-def test_a_sweep_of_another_process_is_load_of_others() -> None:
-    """A sweep that announced the address of a target is named, however it writes that; others are not."""
-    plan = make_plan(find_preset(DEFAULT), (SweepTarget("a", "http://127.0.0.1:8000", known=True),))
-    announced = {7: ("http://localhost:8000/v1",), 8: ("http://127.0.0.1:8001",)}
-    assert others_load(plan, None, announced) == ["process 7: a sweep of the same server"]

@@ -8,15 +8,11 @@ from __future__ import annotations
 import csv
 import io
 
-import pytest
-
 from sparktop.model.load import Level, LoadKind, concurrency_point
-from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity, TargetKind
 from sparktop.sweep.result.level import (
-    common_cause,
     level_result,
     with_common_cause,
 )
@@ -25,7 +21,6 @@ from sparktop.sweep.result.results import LevelResult, LimitSide, ServerSide
 from sparktop.sweep.run.capacity import capacity_answer
 from sparktop.sweep.run.judgement import LoadVerdict, Shares
 from sparktop.sweep.run.search import CapacitySearch
-from sparktop.sweep.view.levels import stored_evidence
 from tests.sweep.made_results import made_sweep, request
 
 READS, COMPUTES, KV = "memory bandwidth", "decode compute", "KV cache"
@@ -106,29 +101,3 @@ def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
     assert "Who answered" not in report.sweep_markdown(result)
     rows = list(csv.DictReader(io.StringIO(exports.to_csv(routed))))
     assert [row["largest_run_share_percent"] for row in rows] == ["50.0", "100.0"]
-
-
-def test_the_evidence_writes_the_runs_out() -> None:
-    """The figures of a level, at 80 columns too; the timeline counts the run that it draws."""
-    evidence = stored_evidence(made_sweep(("proxy", [HERDED])), Level("proxy", concurrency_point(4), 100, 4))
-    assert evidence is not None
-    facts = dict(evidence.facts)
-    assert facts["Run by run"] == "100 % of each run's requests on one server; spark-a:spark-b = 4:0, 0:4"
-    assert [share.busy_batch for share in evidence.shares] == [4.0, 3.9]
-    text = "\n".join("".join(part for part, _ in row) for row in evidence_screen(evidence, 80, 24, run=0))
-    assert "100 % of each run's requests on one server" in " ".join(text.split())
-    assert "run 1, 4 requests: spark-a 4 · spark-b 0" in text
-
-
-@pytest.mark.parametrize(
-    ("kinds", "cause"),
-    [
-        ((READS, READS, COMPUTES, READS, COMPUTES), READS),
-        ((READS, COMPUTES, COMPUTES), None),
-        ((READS, KV, READS, KV), None),
-        ((), None),
-    ],
-)
-def test_limits_of_steps_that_alternate_are_noise(kinds: tuple[str, ...], cause: str | None) -> None:
-    """Limits of computing and of reading that alternate are noise, unless one has evidence of its own."""
-    assert common_cause(_levels(*kinds).values()) == cause

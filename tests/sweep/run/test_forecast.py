@@ -178,16 +178,6 @@ def test_a_rise_that_is_not_certain_is_not_denied() -> None:
     assert words.startswith("c = 32 gives not certainly more tok/s than c = 8 (so far +31.1 %, 95 % CI −")
 
 
-def test_an_unsure_level_costs_one_more_not_two() -> None:
-    """+10 % with runs from 80 to 140 may be a rise: the next level decides."""
-    known, unsure = level(16, 99, 100, 101), level(32, 80, 110, 140)
-    assert climbed(level(8, 60, 61, 62), known, unsure) == 64
-    again = level(64, 85, 112, 139)
-    assert climbed(level(8, 60, 61, 62), known, unsure, again) != 128
-    risen = level(64, 180, 181, 182)
-    assert climbed(level(8, 60, 61, 62), known, unsure, risen) == 128
-
-
 def test_the_gap_below_the_best_level_is_closed() -> None:
     """16 is no better than 32, and 4 is worse, so levels between 4 and 16 are tried."""
     levels = [level(1, 9, 10, 11), level(4, 30, 31, 32), level(16, 100, 101, 102), level(32, 99, 101, 102)]

@@ -212,26 +212,6 @@ async def died(bench: Bench, plan: Plan, levels: int, phase: SweepPhase, request
     return result
 
 
-async def test_a_depth_beyond_the_context_costs_its_levels_only(bench: Bench) -> None:
-    """A server that refuses long prompts: levels without and with less context have their figures."""
-
-    async def answer(asked: Asked) -> None:
-        if asked.prompt_tokens > 300:
-            asked.refuse(400, "This model's maximum context length is 300 tokens")
-        else:
-            await asked.stream()
-
-    bench.server.behave = answer
-    preset = SweepSpec("d", concurrency=(1, 4), depths=(0, 64, 2000), prompt_lengths=(40,), tg=8, runs=3)
-    plan = replace(make_plan(preset | SweepSpec(seed=1), [bench.target]), timeouts=PATIENT)
-    runner = SweepRunner(plan, bench.store, save=bench.saved.append, start_worker=bench._start)
-    result = await runner.run()
-    assert result.status == "done"
-    refused = {(level.depth, level.concurrency): level.error for level in result.targets[0].levels}
-    assert [key for key, error in refused.items() if error is None] == [(0, 1), (0, 4), (64, 1), (64, 4)]
-    assert all("maximum context length" in (refused[2000, at] or "") for at in (1, 4))
-
-
 @pytest.mark.parametrize(
     ("make", "levels", "phase", "requests"),
     [

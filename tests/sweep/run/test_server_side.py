@@ -216,13 +216,6 @@ def test_waves_are_bunched() -> None:
     )
 
 
-def test_totals_that_random_routing_hardly_makes_are_named() -> None:
-    """14 of 16 to one of two is the two-sided binomial test's 274 of 65,536 cases."""
-    found = routing_test("aaaaaaabaaaaaaab")
-    assert found["totals_p"] == pytest.approx(274 / 2**16)
-    assert str(found["sentence"]).endswith("random routing makes totals as uneven as these in 0.4 % of cases")
-
-
 NAMES = BackendNames(
     router_url="http://10.0.0.9:4000",
     backends={"spark-a": "http://10.0.0.1:8000", "spark-b": "http://10.0.0.9:8001"},

@@ -58,11 +58,3 @@ def test_what_its_file_does_not_tell_is_unknown() -> None:
     shown = "\n".join(row_text(one) for one in evidence_screen(evidence, 120, 36))
     assert "no timeline: of another tool's file figures are kept, no single requests" in shown
     assert source.evidence(Level("nobody", concurrency_point(1))) is None
-
-
-def test_figures_without_a_column_are_evidence() -> None:
-    """A file of aiperf has more figures than the table: the evidence on its level has all of them."""
-    source = opened("aiperf-0.13.0-c16.json")
-    evidence = source.evidence(source.view().rows[0].key)
-    assert evidence is not None
-    assert dict(evidence.facts)["TTFT"].startswith("353 ms")

@@ -65,7 +65,7 @@ from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.series import MOST_SLOTS, AgentActivities
 from tests.known import known
 from tests.sweep.made_results import made_level, made_sweep, request
-from tests.sweep.played_sweeps import E2E_S, RATE, TTFT_S, PlayedSweep
+from tests.sweep.played_sweeps import RATE, TTFT_S, PlayedSweep
 
 TARGETS = (SweepTarget("a", "http://a"),)
 STRANGE = Level("nobody", concurrency_point(9), 7, 1)
@@ -102,15 +102,6 @@ def test_the_moment_holds_the_figures_of_the_level(played: PlayedSweep) -> None:
     live = known(played.view.view().live)
     assert live.ttft_p50_now_ms == now.ttft_p50_ms
     assert now.tps == pytest.approx(RATE, rel=0.35)
-
-
-def test_tokens_on_the_time_axis_are_those_that_came(played: PlayedSweep) -> None:
-    """The area under the curve is the number of tokens."""
-    played.level("spark-a", 1)
-    played.clock.now += 2.0
-    live = known(played.view.view().live)
-    tokens = sum(value or 0.0 for value in live.tps) * live.step_s
-    assert tokens == pytest.approx(3 * RATE * (E2E_S - TTFT_S), rel=0.01)
 
 
 def test_the_end_gives_what_the_file_gives(played: PlayedSweep) -> None:

@@ -46,8 +46,7 @@ from sparktop.sweep.result.results import (
     TracePlan,
     Validity,
 )
-from sparktop.sweep.run.validity import conversation_doubts
-from sparktop.sweep.terms.definitions import CUT_SHORT, FEW_CALLS
+from sparktop.sweep.terms.definitions import CUT_SHORT
 from sparktop.sweep.view.capacity import answer_words
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import conversation_facts, conversation_sentence, rate_sentence, slo_sentences
@@ -244,14 +243,6 @@ def test_the_details_say_why_conversations_ended() -> None:
     assert facts["Ended early"] == "2 (context 2): too long"
     assert facts["Compactions"] == "3"
     assert facts["From cache"] == "92.0 % of the prompts as answers report, 2.0 × the new tokens computed"
-
-
-def test_few_calls_are_a_reason_to_doubt() -> None:
-    """A 90th percentile needs 36 calls after a tool."""
-    doubts = list(conversation_doubts(agents_level(1, latency(300, None, 12))))
-    assert [one.code for one in doubts] == [FEW_CALLS]
-    assert "12 calls after a tool" in doubts[0].message
-    assert not list(conversation_doubts(agents_level(1, latency(300, 400))))
 
 
 def said(holds: Holds, *conditions: str) -> str:

@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from textual.widgets import Static
 
 from sparktop.config.keys import KEYS
-from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
 from sparktop.ui.screens.help import HelpScreen
-from stage.rehearsal import Rehearsal
-from tests.ui.board import Board
-
-
-@cache
-def picture() -> Snapshot:
-    """Return a snapshot shared by all tests: it is immutable."""
-    return Rehearsal().play(10).snapshot()
+from tests.ui.board import Board, picture
 
 
 def told(board: Board) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,20 +14,13 @@ from textual.widgets import OptionList, Static
 from sparktop.config.options import VIEW
 from sparktop.config.schema import check, load
 from sparktop.config.toml_text import with_values
-from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import ViewSettings, Watch
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, View
 from sparktop.panels.server.table import ColumnOrder
 from sparktop.ui.remembered import settings_of, with_configured
 from sparktop.ui.screens.menu import MenuScreen, MenuSetting
 from stage.rehearsal import Rehearsal
-from tests.ui.board import SIZES, Board
-
-
-@cache
-def picture() -> Snapshot:
-    """Return a snapshot shared by all tests: it is immutable."""
-    return Rehearsal().play(10).snapshot()
+from tests.ui.board import SIZES, Board, picture
 
 
 class Menu(Board):

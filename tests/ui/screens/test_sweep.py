@@ -139,21 +139,6 @@ async def test_a_click_chooses_the_level_and_a_second_opens_it(
         assert "┐why?┌ proxy c = 2" in stage.text
 
 
-async def test_curves_and_tracks_come_in_turn(stage: SweepStage) -> None:
-    """Of a sweep that is over g shows curves alone, then the tracks again, then curves with the table."""
-    async with stage.on():
-        await done_and_open(stage)
-        assert "Decode in" in stage.text
-        await stage.press("v")
-        assert "┐curves┌" in stage.text
-        await stage.press("v")
-        assert "in flight" in stage.text
-        assert "┐sweep quick┌" in stage.text
-        await stage.press("v", "v")
-        assert "Decode in" in stage.text
-        assert "┐sweep quick┌" in stage.text
-
-
 async def test_published_tables_go_round(stage: SweepStage) -> None:
     """Key R lays one table after another over the curves, names it and its source, and ends with none."""
     async with stage.on():

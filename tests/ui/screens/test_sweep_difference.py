@@ -82,14 +82,3 @@ async def test_nothing_in_common_and_the_same_title_twice_are_said() -> None:
     async with shown.on((200, 50)):
         assert "18:04 before" in shown.text
         assert "18:04 after" in shown.text
-
-
-async def test_no_change_stands_in_the_middle() -> None:
-    """The point of a change of 0 % lies on the line that means no change, at every width with bars."""
-    shown = Difference([made_series("a", SLOW)], [made_series("a", SLOW)], TITLES)
-    async with shown.on():
-        for width in (100, 101, 120, 200):
-            await shown.resize(width, 36)
-            (bar,) = [row for row in shown.rows if " c16 " in row]
-            assert not {"│", "┿"} & set(bar.strip("│"))
-            assert bar.count("●") == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from functools import cache
 from pathlib import Path
 from typing import Self
 
@@ -13,7 +12,6 @@ from msgspec.structs import replace
 from textual import events
 from textual.widgets import Button, Static
 
-from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.sweep.plan.draft import FIELDS, Draft, DraftKind, draft_of
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
@@ -22,9 +20,8 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.ui.screens.editor.fields import Typed
 from sparktop.ui.screens.editor.layout import ABOUT, KIND_TITLES, LABELS
 from sparktop.ui.screens.editor.screen import EDITOR_KEYS, SweepEditor
-from stage.rehearsal import Rehearsal
 from tests.sweep.made_results import made_level, made_sweep
-from tests.ui.board import SIZES, Board, Size
+from tests.ui.board import SIZES, Board, Size, picture
 
 TARGETS = (
     SweepTarget(
@@ -40,12 +37,6 @@ TARGETS = (
 )
 GUARD = GuardLimits(min_headroom_gib=8.0)
 QUICK = draft_of(BUILT_IN[0], ("spark-a",), GUARD)
-
-
-@cache
-def picture() -> Snapshot:
-    """Return a snapshot shared by all tests: it is immutable."""
-    return Rehearsal().play(10).snapshot()
 
 
 class Opened(Board):
@@ -238,19 +229,6 @@ async def test_esc_and_the_button_start_nothing_and_keep_what_is_valid(how: str)
         assert opened.home
     assert opened.answers == [None]
     assert opened.kept == [replace(QUICK, runs="4")]
-
-
-async def test_what_was_typed_before_the_editor_was_seen_is_in_no_field() -> None:
-    """A key that waited while the screen opened was meant for the one before."""
-    opened = Opened()
-    early = events.Key("7", "7")
-    async with opened.on():
-        await opened.go("tg")
-        opened.app.post_message(early)
-        await opened.press()
-        assert opened.draft == QUICK
-        await opened.press("8")
-        assert opened.draft.tg == f"{QUICK.tg}8"
 
 
 async def test_the_arrows_go_through_everything() -> None:

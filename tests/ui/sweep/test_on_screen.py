@@ -227,17 +227,6 @@ async def test_a_sweep_that_its_guard_would_stop_at_once_is_not_offered(stage: S
         assert re.search(words, " ".join(stage.toasts()))
 
 
-async def test_a_zoomed_panel_gives_way_to_the_countdown(stage: SweepStage) -> None:
-    """Started where one panel is shown alone, the countdown is seen; a panel opened later has the board."""
-    async with stage.on():
-        await stage.press("b", "escape", "down", "z", "f5")
-        assert "starts in" in stage.text
-        await stage.counted_down()
-        await stage.press("down", "z")
-        assert "┐running┌" not in stage.text
-        assert "sweep" in stage.text.splitlines()[0]
-
-
 async def test_the_palette_offers_presets_whatever_they_are_called(tmp_path: Path) -> None:
     """A preset's name is text, not markup, in the command palette and in the help."""
     odd = SweepSpec("[/b] [red", targets=("spark-b",), key="f6")

@@ -59,19 +59,6 @@ def test_a_part_begins_at_its_own_zero(tmp_path: Path) -> None:
     assert times(path, from_s=1.5, to_s=4.5, speed=2.0) == [0.25, 1.25]
 
 
-def test_a_part_ends_before_later_lines_are_read(tmp_path: Path) -> None:
-    """A fault after the end of the part does not matter, so the rest of a long file is not read."""
-    path = mooncake(tmp_path, 0, 1000, 2000)
-    path.write_text(f"{path.read_text()}not JSON\n")
-    assert times(path, to_s=1.5) == [0.0, 1.0]
-
-
-def test_a_conversation_that_begins_before_the_part_is_left_out() -> None:
-    """Turns that wait for a request outside the part are not part of it either."""
-    found = list(Trace(TraceChoice(str(DATA / "aiperf-sessions.jsonl"), from_s=10.0)))
-    assert [(one.due_s, one.after, one.prompt_tokens) for one in found] == [(20.0, None, 128), (None, 0, 192)]
-
-
 FAULTS = {
     "not-json": ('{"timestamp": 0, "input_length": 10', "not JSON"),
     "steps back": (MOONCAKE % -2000, "the clock steps back by 3 s"),
@@ -251,16 +238,6 @@ def test_conversations_without_times_follow_their_own_clock() -> None:
     assert summed.duration_s == pytest.approx(330.0)
     # Answers that others wait for are waited for longer.
     assert summed.tail_s > summed.duration_s
-
-
-@pytest.mark.parametrize(
-    "line", ["2023-11-16 19:02:11.1200000,1312,44", "2024-05-10 00:00:00.009930+00:00,2162,5"]
-)
-def test_csv_without_a_header_is_recognised(line: str, tmp_path: Path) -> None:
-    """Rows cut out of the middle of a file are read, too."""
-    path = tmp_path / "part.csv"
-    path.write_text(f"{line}\n")
-    assert len(times(path)) == 1
 
 
 @pytest.mark.parametrize(

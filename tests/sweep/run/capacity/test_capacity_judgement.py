@@ -48,13 +48,6 @@ def judge_all(kind: LoadKind, slo: str, traces: Sequence[RequestTrace], unstable
     return judge(capacity, traces, max_error_share=0.01, unstable=unstable)
 
 
-@pytest.mark.parametrize(("late", "holds"), [(0, True), (10, True), (11, False), (40, False)])
-def test_a_quantile_is_a_share_of_requests(late: int, *, holds: bool) -> None:
-    """p90 TTFT ≤ 2 s: of 100 requests, ten may be later."""
-    traces = [request(one, 3.0 if one < late else 0.5) for one in range(100)]
-    assert judge_all(LoadKind.CONCURRENCY, "ttft_p90_ms=2000", traces).holds is holds
-
-
 @pytest.mark.parametrize(
     ("late", "holds", "is_certain"),
     [(0, True, True), (8, True, False), (12, False, False), (120, False, True)],

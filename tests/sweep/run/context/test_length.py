@@ -21,12 +21,11 @@ from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.result.measure import RequestTrace
-from sparktop.sweep.result.results import ContextPart, Latency, LevelResult, Requests, SweepResult
-from sparktop.sweep.run.depth import context_doubts, context_part
-from sparktop.sweep.run.forecast import forecast
+from sparktop.sweep.result.results import Latency, LevelResult, Requests, SweepResult
+from sparktop.sweep.run.depth import context_part
 from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepPhase
 from sparktop.sweep.run.server_side import Counters
-from sparktop.sweep.terms.definitions import CACHE_HITS, CONTEXT_LOST, CONTEXT_UNKNOWN, NO_PREFIX_CACHE
+from sparktop.sweep.terms.definitions import CACHE_HITS
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.words import depth_sentences
 from tests.sweep.made_results import made_sweep
@@ -148,14 +147,6 @@ async def test_a_level_with_depth_sends_the_context_first() -> None:
     assert kinds == [(0, False), (0, False), (512, True), (512, False), (512, True), (512, False)]
 
 
-def test_contexts_are_in_the_forecast(plan: Plan) -> None:
-    """5 requests in two runs without context; with it the context's too, and its tokens twice."""
-    found = forecast(plan, ())
-    assert (found.requests, found.warm_ups) == (20, 10 + 10)
-    assert found.prompt_tokens == 20 * 128 + 10 * 2 * 4096
-    assert found.output_tokens == 30 * 64
-
-
 def ended(cached: int | None) -> RequestTrace:
     trace = RequestTrace("r", 0.0, 0, arrivals=[(1.0, 1)])
     trace.ended = RequestEnded("r", 2.0, EndReason.LENGTH, cached_tokens=cached)
@@ -182,16 +173,6 @@ def test_hits_come_from_the_answers_or_the_counters(
     assert found is not None
     assert (found.found_percent, found.found_from) == (percent, source)
     assert context_part(replace(LEVEL, depth=0), [], [], None) is None
-
-
-@pytest.mark.parametrize(
-    ("percent", "code"),
-    [(100.0, None), (91.0, None), (50.0, CONTEXT_LOST), (0.0, NO_PREFIX_CACHE), (None, CONTEXT_UNKNOWN)],
-)
-def test_a_context_that_was_evicted_is_marked(percent: float | None, code: str | None) -> None:
-    """A cache that is off has its own mark, and the last block of a context may be missing."""
-    level = LevelResult(concurrency=1, depth=4096, context=ContextPart(found_percent=percent))
-    assert [mark.code for mark in context_doubts(level)] == ([] if code is None else [code])
 
 
 @pytest.mark.parametrize(

@@ -43,14 +43,6 @@ def searched(search: SloSearch, limit: int, unsure: int = 0) -> list[int]:
     return made
 
 
-def test_the_search_doubles_and_then_halves() -> None:
-    """Up through the given levels, then doubling, then between the last good and the first bad one."""
-    search = SloSearch([1, 4, 16])
-    assert searched(search, 40)[:6] == [1, 4, 16, 32, 64, 48]
-    assert search.holds_to == 40
-    assert (search.holds_from, search.from_interval) == (None, None)
-
-
 @given(st.integers(1, 4096), st.lists(st.integers(1, 256), min_size=1, max_size=4))
 @settings(max_examples=25)
 def test_the_search_finds_the_limit(limit: int, levels: list[int]) -> None:
