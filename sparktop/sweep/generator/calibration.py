@@ -42,7 +42,7 @@ from sparktop.sweep.generator.prompts import (
     pieces,
 )
 from sparktop.sweep.generator.wire import TRIED_TOKENS, Calibrate, Calibrated
-from sparktop.sweep.plan.own_requests import Prompt, PromptFile, letters, prompt_at, read_prompts
+from sparktop.sweep.plan.own_requests import PromptFile, letters, prompt_at, read_prompts
 from sparktop.sweep.plan.plan import Api
 from sparktop.sweep.terms.request_errors import (
     ERROR_EVENT,
@@ -131,20 +131,25 @@ class Calibration:
 
         If the server cannot be used, the recipe is None and the result has the `failure`.
         """
-        command = self._command
+        command, target = self._command, self._command.target
         models: tuple[str, ...] = ()
-        model, recipe, length, is_exact = command.target.model, None, None, False
+        model, recipe, length = target.model, None, None
+        is_exact: bool | None = False
         failure: RequestFailure | None = None
         try:
             models = await self._list_models()
             model = self._choose_model(models)
-            form = BodyForm(model, command.target.api, extra=json.loads(command.target.extra_body or "{}"))
-            if command.target.prompts is not None:
-                return await self._calibrate_own_prompts(form, command.target.prompts, models)
-            tokens, adds_up = await self._count_pieces(form)
-            form = await self._drop_refused_fields(form, self._make_trial_prompts(tokens))
-            prompt, length, is_exact, tokens = await self._measure_length(form, tokens, adds_up=adds_up)
-            first_has_token = await self._sends_first_event_with_token(form, prompt)
+            form = BodyForm(model, target.api, extra=json.loads(target.extra_body or "{}"))
+            if target.prompts is None:
+                counts, adds_up = await self._count_pieces(form)
+                form = await self._drop_refused_fields(form, self._make_trial_prompts(counts))
+                prompt, length, is_exact, tokens = await self._measure_length(form, counts, adds_up=adds_up)
+                trial = prompt
+            else:  # the user's own are sent as they are
+                trial, is_exact, tokens = _shortest_of(target.prompts), None, PromptTokens()
+                prompt = partial(prompt_at, target.prompts)
+                form = await self._drop_refused_fields(form, trial)
+            first_has_token = await self._sends_first_event_with_token(form, trial)
             form, maker = self._without_running_totals(form), PromptMaker(self._book, tokens)
             recipe = Recipe(form, prompt, maker, first_has_token)
         except RequestFailedError as error:
@@ -155,31 +160,17 @@ class Calibration:
             if failure.word == TIMEOUT_CONNECT and self._pool.endpoint.tls is not None:
                 message = f"{failure.message} If it speaks plain HTTP, write http:// in its URL"
                 failure = request_failure(TIMEOUT_CONNECT, message, failure.at)
-        return self._result(model, models, length, is_exact, failure), recipe
-
-    async def _calibrate_own_prompts(
-        self, form: BodyForm, file: PromptFile, models: tuple[str, ...]
-    ) -> tuple[Calibrated, Recipe]:
-        """Return the result and the recipe of a calibration with the user's own prompts, sent as they are.
-
-        The shortest one is tried: a server may refuse some of them as too long.
-
-        Raises:
-            RequestFailedError: the file has changed, or the server cannot be used.
-        """
-        try:
-            shortest = min(read_prompts(file), key=letters)
-        except UsageError as error:
-            raise RequestFailedError(request_failure(MALFORMED, str(error), perf_counter())) from None
-
-        def trial(_number: int, _salt: str) -> tuple[Prompt, None]:
-            return shortest, None
-
-        form = await self._drop_refused_fields(form, trial)
-        first_token = await self._sends_first_event_with_token(form, trial)
-        form_sent, prompts = self._without_running_totals(form), partial(prompt_at, file)
-        recipe = Recipe(form_sent, prompts, PromptMaker(self._book, PromptTokens()), first_token)
-        return self._result(form.model, models, None, None, None), recipe
+        dropped = {name: clean(words) for name, words in self._dropped.items()}
+        found = Calibrated(
+            id=command.id,
+            model=model,
+            models=models,
+            dropped_fields=dropped,
+            prompt_tokens=length,
+            is_exact=is_exact,
+            failure=failure,
+        )
+        return found, recipe
 
     async def _count_pieces(self, form: BodyForm) -> tuple[PromptTokens | None, bool]:
         """Return (token counts of words and of the chat template, whether prompts made with these are exact).
@@ -466,23 +457,18 @@ class Calibration:
         self._last = exchange
         return exchange
 
-    def _result(
-        self,
-        model: str | None,
-        models: tuple[str, ...],
-        length: int | None,
-        is_exact: bool | None,  # noqa: FBT001 - as the message has it
-        failure: RequestFailure | None,
-    ) -> Calibrated:
-        return Calibrated(
-            id=self._command.id,
-            model=model,
-            models=models,
-            dropped_fields={name: clean(words) for name, words in self._dropped.items()},
-            prompt_tokens=length,
-            is_exact=is_exact,
-            failure=failure,
-        )
+
+def _shortest_of(file: PromptFile) -> NewPrompt:
+    """Return what makes the trial prompts of the user's own: the shortest, as a server may refuse some.
+
+    Raises:
+        RequestFailedError: the file has changed.
+    """
+    try:
+        shortest = min(read_prompts(file), key=letters)
+    except UsageError as error:
+        raise RequestFailedError(request_failure(MALFORMED, str(error), perf_counter())) from None
+    return lambda _number, _salt: (shortest, None)
 
 
 def _may_be_due_to_a_field(end: RequestEnded) -> bool:

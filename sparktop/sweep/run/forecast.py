@@ -538,11 +538,7 @@ def conditions_words(capacity: Capacity) -> str:
 
 
 def _load_words(plan: Plan, kind: LoadKind) -> str:
-    match kind:
-        case LoadKind.AGENTS:
-            name = "" if plan.conversations is None else f" ({plan.conversations.name})"
-            return f"agents{name}"
-        case LoadKind.RATE:
-            return f"requests per second ({plan.pp} + {plan.tg} tokens, {plan.arrivals})"
-        case _:
-            return f"requests at once ({plan.pp} + {plan.tg} tokens)"
+    if plan.conversations is not None:
+        return f"{kind.amount} ({plan.conversations.name})"
+    arrivals = f", {plan.arrivals}" if kind is LoadKind.RATE else ""
+    return f"{kind.amount} ({plan.pp} + {plan.tg} tokens{arrivals})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 from time import monotonic
 
@@ -24,7 +24,6 @@ from sparktop.model.load import (
     LoadKind,
     LoadMode,
     RequestEnded,
-    RequestStarted,
     ResponseStarted,
     RunStarted,
     concurrency_point,
@@ -114,21 +113,6 @@ def tokens_asked(traces: Sequence[RequestTrace], output_tokens: int) -> TokensAs
         open=max(0, output_tokens * len(broken) - received),
         open_requests=len(broken),
     )
-
-
-def sampled_span(events: Iterable[LoadEvent], end: RunFinished) -> Span:
-    """Return the time of a run in which samples of its servers count.
-
-    The warm-up calls of conversations precede it.
-    """
-    measured: Span | None = None
-    for event in events:
-        if isinstance(event, RunStarted):
-            measured = event.measured
-        elif isinstance(event, RequestStarted) and event.call is None:
-            measured = None
-            break
-    return measured or (end.started_at, end.ended_at)
 
 
 def use_watched_names(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
@@ -238,7 +222,10 @@ class LevelRecord(Struct, eq=False):
             return
         end = record.finished
         if end is not None:
-            self.spans.append(sampled_span(events, end))
+            # Warm-up calls of agents precede the measured time.
+            starts = (event.measured for event in events if isinstance(event, RunStarted))
+            measured = next(starts, None) if self.plan.mode is LoadMode.AGENTS else None
+            self.spans.append(measured or (end.started_at, end.ended_at))
             self.facts.health.append(end.health)
         if end is not None and not end.cancelled:
             self.events += events

@@ -392,18 +392,18 @@ class SweepRunner:
         held: dict[float, bool] = {}
         best: tuple[LevelResult, LevelRecord] | None = None  # one record: each has the times of all tokens
         while not self._is_stopped():
-            point = search.next_point()
-            if point is None:
+            value = search.next()
+            if value is None:
                 break
-            measured = await self._measure_searched(maker, prepared, point)
+            measured = await self._measure_searched(maker, prepared, LoadPoint(self._plan.kind, value))
             if measured is None:
                 return
-            held[point.value], words = self._judge_searched(name, search, *measured)
-            if held[point.value] and point.value >= max(value for value, holds in held.items() if holds):
+            held[value], words = self._judge_searched(name, search, *measured)
+            if held[value] and value >= max(load for load, holds in held.items() if holds):
                 best = measured
             if words:
                 self._emit(Notice(f"{name}: {words}"))
-        again = value_to_repeat(held, search.answer, next(reversed(held), None))
+        again = value_to_repeat(held, search.holds_to, next(reversed(held), None))
         if again is not None and best is not None and not self._is_stopped():
             first, record = best
             measured = await self._measure_searched(maker, prepared, first.point, record)
@@ -445,7 +445,7 @@ class SweepRunner:
         plan = self._plan
         if isinstance(search, RateSearch):
             kept_up = keeps_up(level, plan.max_error_share)
-            search.add(level.point, kept_up=kept_up)
+            search.add(level.point.value, kept_up=kept_up)
             return kept_up, ""
         judged = judge_level(plan.slo, level, record.traces, plan.max_error_share)
         search.add(level.concurrency, judged)

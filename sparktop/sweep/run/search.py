@@ -16,7 +16,7 @@ from itertools import accumulate, pairwise
 from msgspec import Struct
 
 from sparktop.graphics.numbers import signed
-from sparktop.model.load import LoadKind, LoadPoint, concurrency_point
+from sparktop.model.load import LoadKind
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, Ratio, is_rising, main_rate, rate_ratio
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_ARRIVALS, MOST_RATE
 from sparktop.sweep.plan.capacity import FINE_SHARE, FINE_TO, RATIO
@@ -472,17 +472,8 @@ class SloSearch:
         below = [level for level in failing if surely is None or level < surely]
         return max(below, default=0) + 1, surely
 
-    @property
-    def answer(self) -> int | None:
-        """What is searched for first of all: the upper end of the range, see `holds_to`."""
-        return self.holds_to
-
-    def next_point(self) -> LoadPoint | None:
+    def next(self) -> int | None:
         """Return the next concurrency to measure; None when the search for the range is over."""
-        concurrency = self._next()
-        return None if concurrency is None else concurrency_point(concurrency)
-
-    def _next(self) -> int | None:
         # A level need not be measured where the falling conditions do not certainly hold at a lower one.
         # Without any, a lower one failed only if too many of its requests did.
         worst = Verdict.UNSURE if self._falls else Verdict.FAILS
@@ -632,7 +623,7 @@ class RateSearch:
         self._kept_up: dict[float, bool] = {}
 
     @property
-    def answer(self) -> float | None:
+    def holds_to(self) -> float | None:
         """The highest rate below all that were too much; None if there is none."""
         below = self.too_much or math.inf
         return max((rate for rate, held in self._kept_up.items() if held and rate < below), default=None)
@@ -642,21 +633,21 @@ class RateSearch:
         """The lowest rate with which the target did not keep up; None if it kept up with all."""
         return min((rate for rate, held in self._kept_up.items() if not held), default=None)
 
-    def add(self, point: LoadPoint, *, kept_up: bool) -> None:
-        """Record whether the target kept up with the rate of `point`."""
-        self._kept_up[point.value] = kept_up
+    def add(self, per_s: float, *, kept_up: bool) -> None:
+        """Record whether the target kept up with a rate."""
+        self._kept_up[per_s] = kept_up
 
-    def next_point(self) -> LoadPoint | None:
+    def next(self) -> float | None:
         """Return the next rate to measure; None at the end of the search."""
         rate = self._next_rate()
         if rate is None or rate in self._kept_up or len(self._kept_up) >= MOST_LEVELS:
             return None
-        return LoadPoint(LoadKind.RATE, rate)
+        return rate
 
     def _next_rate(self) -> float | None:
         if not self._kept_up:
             return self._next
-        highest, too_much = self.answer, self.too_much
+        highest, too_much = self.holds_to, self.too_much
         if too_much is None:
             return _round_rate(min(self._most, 2 * max(self._kept_up)))
         if highest is None:
@@ -665,7 +656,7 @@ class RateSearch:
 
     def words(self) -> str:
         """Return what was found, as text: "keeps up with 2.83 /s, not with 3.36 /s"."""
-        highest, too_much = self.answer, self.too_much
+        highest, too_much = self.holds_to, self.too_much
         if highest is None:
             return "nothing was measured" if too_much is None else f"does not keep up with {too_much:g} /s"
         beyond = "" if too_much is None else f", not with {too_much:g} /s"

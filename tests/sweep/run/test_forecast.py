@@ -188,8 +188,8 @@ def test_the_gap_below_the_best_level_is_closed() -> None:
 def searched(capacity_per_s: float, first_per_s: float | None, most_per_s: float = 10_000.0) -> RateSearch:
     """Return the search on a server that keeps up with all rates below its capacity."""
     search = RateSearch(first_per_s, most_per_s)
-    while (point := search.next_point()) is not None:
-        search.add(point, kept_up=point.value < capacity_per_s)
+    while (per_s := search.next()) is not None:
+        search.add(per_s, kept_up=per_s < capacity_per_s)
     return search
 
 
@@ -198,15 +198,15 @@ def searched(capacity_per_s: float, first_per_s: float | None, most_per_s: float
 def test_both_ends_are_close_to_the_capacity(capacity_per_s: float, first_per_s: float | None) -> None:
     """The highest rate that holds and the lowest that does not are at most a factor of 1.2 apart."""
     search = searched(capacity_per_s, first_per_s)
-    assert known(search.answer) < capacity_per_s <= known(search.too_much) <= GAP * known(search.answer)
+    assert known(search.holds_to) < capacity_per_s <= known(search.too_much) <= GAP * known(search.holds_to)
 
 
 def test_a_server_that_keeps_up_with_nothing_ends_the_search() -> None:
     """The number of levels is limited, and the answer says that no rate held."""
     search = RateSearch(8.0)
     levels = 0
-    while (point := search.next_point()) is not None:
-        search.add(point, kept_up=False)
+    while (per_s := search.next()) is not None:
+        search.add(per_s, kept_up=False)
         levels += 1
     assert levels <= MOST_LEVELS
     assert search.words().startswith("does not keep up with")

@@ -33,8 +33,7 @@ HOLDS, UNSURE, FAILS = Verdict.HOLDS, Verdict.UNSURE, Verdict.FAILS
 def searched(search: SloSearch, limit: int, unsure: int = 0) -> list[int]:
     """Make levels that hold up to `limit`; the next `unsure` ones are not sure."""
     made = []
-    while (point := search.next_point()) is not None:
-        level = point.concurrency
+    while (level := search.next()) is not None:
         assert level not in made
         made.append(level)
         verdict = HOLDS if level <= limit else UNSURE if level <= limit + unsure else FAILS
@@ -67,8 +66,7 @@ def test_levels_that_are_not_sure_widen_the_interval() -> None:
 def grown(search: SloSearch, start: float, most: float = 1000.0, top: int = 4096) -> list[int]:
     """Make levels whose rising condition holds from `start` on; growth ends at `most`, latency at `top`."""
     made: list[int] = []
-    while (point := search.next_point()) is not None:
-        level = point.concurrency
+    while (level := search.next()) is not None:
         assert level not in made
         made.append(level)
         reached = min(level, most) / start
