@@ -283,7 +283,6 @@ class Busy(_Line, frozen=True):
 class WorkerEnded(_Line, frozen=True):
     """The last message: the process has exited. Created by the parent, not sent by the process."""
 
-    returncode: int | None
     failure: RequestFailure | None
     """None if the process was asked to exit."""
 

@@ -67,15 +67,13 @@ def level_result(
     windows: Mapping[int, Span] | None = None,
     *,
     mode: LoadMode = LoadMode.BURST,
-    limit: int | None = None,
 ) -> LevelResult:
     """Compute a level's result from the traces of its requests.
 
-    For an open loop and for agents, `windows` has the measured time of each run. `limit` is the most requests
-    in flight, where it is not the usual one of the level's point. The fields `server`,
+    For an open loop and for agents, `windows` has the measured time of each run. The fields `server`,
     `hardware` and `validity` stay empty; callers add them with `model_copy(update=…)`.
     """
-    limit = level.point.most_in_flight if limit is None else limit
+    limit = level.point.most_in_flight
     counted = _requests_that_count(mode, traces)
     rates = {
         name: Rate.of_runs([rule(run) for run in by_run(counted)])

@@ -85,34 +85,12 @@ from sparktop.sweep.run.server_side import (
 )
 from sparktop.sweep.run.validity import (
     LevelFacts,
-    TokensAsked,
     judge,
     notes_on,
     with_servers,
 )
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 from sparktop.sweep.terms.request_errors import CANCELLED, count_errors, is_refusal
-
-
-def tokens_asked(traces: Sequence[RequestTrace], output_tokens: int) -> TokensAsked:
-    """Return the counts of the tokens that the requests of a level asked for and received.
-
-    `output_tokens` is the number of tokens that each request asked for. In conversations it varies; there the
-    longest answer stands for it.
-    """
-    if any(trace.call is not None for trace in traces):
-        output_tokens = max(trace.tokens for trace in traces)  # their lengths vary
-    complete = [trace for trace in traces if trace.ok]
-    broken = [trace for trace in traces if not trace.ok]
-    prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]
-    received = sum(trace.tokens for trace in broken)
-    return TokensAsked(
-        generated=sum(trace.tokens for trace in complete) + received,
-        prompt=sum_if_all_known(prompts) if prompts else 0,
-        most=output_tokens * len(traces),
-        open=max(0, output_tokens * len(broken) - received),
-        open_requests=len(broken),
-    )
 
 
 def use_watched_names(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
@@ -314,11 +292,19 @@ class LevelRecord(Struct, eq=False):
         """Return the `facts` with what counters and samples of servers and machines add to them."""
         loaded = in_flight((trace.start, trace.end) for trace in self._requests())
         nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
-        replay = self.plan.trace
-        most_output = self.plan.tg if replay is None else replay.longest_answer
+        traces = [*self.warm_ups, *self.contexts, *self._requests()]
+        asked_tokens = self.plan.tg if self.plan.trace is None else self.plan.trace.longest_answer
+        if any(trace.call is not None for trace in traces):
+            asked_tokens = max(trace.tokens for trace in traces)  # their lengths vary
+        broken = [trace for trace in traces if not trace.ok]
+        prompts = [trace.prompt_tokens for trace in traces if trace.arrivals]
         return replace(
             self.facts,
-            asked=tokens_asked([*self.warm_ups, *self.contexts, *self._requests()], most_output),
+            generated_tokens=sum(trace.tokens for trace in traces),
+            prompt_tokens=sum_if_all_known(prompts) if prompts else 0,
+            most_tokens=asked_tokens * len(traces),
+            open_tokens=max(0, asked_tokens * len(broken) - sum(trace.tokens for trace in broken)),
+            open_requests=len(broken),
             growth=self._sum_over_servers(self.growth),
             measured=self._sum_over_servers(self.measured),
             queues=self._queue_reasons(log),

@@ -33,15 +33,12 @@ from sparktop.sweep.result.results import (
     axis_fields,
     level_of,
 )
+from sparktop.sweep.run.guard import Early
 from sparktop.sweep.run.open_loop import trace_plan
 from sparktop.sweep.run.preparation import PreparedTarget, unmeasured
 from sparktop.sweep.run.search import SloSearch
 from sparktop.sweep.run.validity import with_clock_shifts
 from sparktop.sweep.terms.definitions import CLIENT_LAG, DRIFT
-
-Status = Literal["done", "cancelled", "stopped_by_guard", "failed"]
-"""How a sweep ended, as its result file states it."""
-
 
 _LAGS = ("mean", "p50", "p99", "max")
 """Figures of the lag of the generator's event loop that a result file holds."""
@@ -139,7 +136,9 @@ class ResultBuilder:
         answers |= capacity.answers
         self._change(capacity=capacity.model_copy(update={"answers": answers}))
 
-    def finish(self, status: Status, reason: str | None, finished_at: datetime) -> SweepResult:
+    def finish(
+        self, status: Literal["done"] | Early, reason: str | None, finished_at: datetime
+    ) -> SweepResult:
         """Store how the sweep ended, compare the targets if several were measured, and return the result."""
         self._change(status=status, stop_reason=reason, finished_at=finished_at.astimezone(UTC))
         if self.result.capacity is not None:
@@ -190,25 +189,29 @@ def _prompt_plan(plan: Plan) -> PromptPlan | None:
     return None if plan.prompts is None else PromptPlan.model_validate(plan.prompts)
 
 
+_CONVERTED = frozenset(
+    {
+        *("targets", "concurrency", "points", "pp", "runs"),
+        *("prompts", "extra_body", "headers", "arrivals", "trace"),
+    }
+)
+"""Settings that a result file holds in another form, without secrets."""
+_UNCHANGED = tuple(name for name in PlanResult.model_fields if hasattr(Plan, name) and name not in _CONVERTED)
+"""Settings that it holds as they are."""
+
+
 def plan_result(plan: Plan) -> PlanResult:
     """Return a plan as the result file holds it."""
     lengths = plan.lengths
     return PlanResult(
+        **{name: getattr(plan, name) for name in _UNCHANGED},
         targets=tuple(target.name for target in plan.targets),
         concurrency=() if plan.points else plan.concurrency,
         load=plan.kind,
         points=tuple(point.words for point in plan.points),
         pp=lengths[0] if len(lengths) == 1 and not plan.guesses_length else None,
-        tg=plan.tg,
-        depths=plan.depths,
-        bases=plan.bases,
         depth_slo=tuple(words_of(condition) for condition in plan.slo) if plan.depths else (),
         runs=plan.runs_of(plan.highest_concurrency),
-        climb_to=plan.climb_to,
-        more_runs=plan.more_runs,
-        leave=plan.leave,
-        beside=plan.beside,
-        mode=plan.mode,
         prompts=_prompt_plan(plan),
         extra_body=without_texts(plan.extra_body),
         headers=tuple(plan.headers),
@@ -218,11 +221,4 @@ def plan_result(plan: Plan) -> PlanResult:
         trace=trace_plan(plan.trace),
         find_knee=plan.search_rate,
         workload=None if plan.conversations is None else plan.conversations.name,
-        duration_s=plan.duration_s,
-        requests=plan.requests,
-        order=plan.order,
-        api=plan.api,
-        seed=plan.seed,
-        warmup=plan.warmup,
-        preset=plan.preset,
     )

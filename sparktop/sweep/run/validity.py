@@ -89,25 +89,19 @@ _BY_TOKEN = (
 """(field of `LevelResult`, title) of the metrics that need the arrival times of single tokens."""
 
 
-class TokensAsked(Struct, frozen=True):
-    """Counts of the tokens that requests asked for and received, warm-up included."""
-
-    generated: int = 0
-    """Generated tokens that were received."""
-    prompt: int | None = 0
-    """Prompt tokens of the requests that received a token; None if one of these lacks a count."""
-    most: int = 0
-    """Maximum tokens that the server can have generated for all these requests together."""
-    open: int = 0
-    """Tokens that the server may have generated for unsuccessful requests without our receiving them."""
-    open_requests: int = 0
-    """Number of requests that were cancelled, interrupted or failed."""
-
-
 class LevelFacts(Struct):
     """What a sweep knows about a level beside the metrics in its result, to judge the result's validity."""
 
-    asked: TokensAsked = TokensAsked()
+    generated_tokens: int = 0
+    """Generated tokens that were received; like what follows of all requests, warm-up included."""
+    prompt_tokens: int | None = 0
+    """Prompt tokens of the requests that received a token; None if one of these lacks a count."""
+    most_tokens: int = 0
+    """Maximum tokens that the server can have generated for all these requests together."""
+    open_tokens: int = 0
+    """Tokens that the server may have generated for unsuccessful requests without our receiving them."""
+    open_requests: int = 0
+    """Number of requests that were cancelled, interrupted or failed."""
     growth: Counters | None = None
     """Growth of the servers' counters over the level, warm-up included; None if unknown."""
     measured: Counters | None = None
@@ -247,31 +241,32 @@ def _count_doubts(facts: LevelFacts) -> Iterator[Validity]:
             code=RESTARTED, message="a server's counters went back: it started anew during the level"
         )
         return
-    growth, asked = facts.growth, facts.asked
+    growth = facts.growth
     if facts.unsettled:
         yield Validity(code=FOREIGN_TRAFFIC, message=facts.unsettled)
     if growth is None:
         return
     generated, taken = growth.generation_tokens, growth.prompt_tokens
-    if generated is not None and generated > asked.most:
-        over = generated - asked.most
+    if generated is not None and generated > facts.most_tokens:
+        over = generated - facts.most_tokens
         message = f"the server generated {generated:,.0f} tokens, {over:,.0f} more than were asked for"
         yield Validity(code=FOREIGN_TRAFFIC, message=message)
-    elif taken is not None and asked.prompt and not asked.open_requests:
-        over = taken - asked.prompt
-        if over > MOST_MISMATCH * asked.prompt:
+    elif taken is not None and facts.prompt_tokens and not facts.open_requests:
+        over = taken - facts.prompt_tokens
+        if over > MOST_MISMATCH * facts.prompt_tokens:
             yield Validity(
                 code=FOREIGN_TRAFFIC,
                 message=f"the server took in {taken:,.0f} prompt tokens, {over:,.0f} more than were sent",
             )
     if generated is None or facts.unsettled:
         return
-    low, high = asked.generated * (1 - MOST_MISMATCH), (asked.generated + asked.open) * (1 + MOST_MISMATCH)
+    received = facts.generated_tokens
+    low, high = received * (1 - MOST_MISMATCH), (received + facts.open_tokens) * (1 + MOST_MISMATCH)
     if not low <= generated <= high:
-        unended = f" ({asked.open_requests} cancelled or broken off)" if asked.open_requests else ""
+        unended = f" ({facts.open_requests} cancelled or broken off)" if facts.open_requests else ""
         yield Validity(
             code=COUNT_MISMATCH,
-            message=f"{asked.generated:,} tokens came{unended}, the server counted {generated:,.0f}",
+            message=f"{received:,} tokens came{unended}, the server counted {generated:,.0f}",
         )
 
 

@@ -233,7 +233,7 @@ class SweepWorker:
         self._idle.set()
         self._watching.cancel()
         failure = None if self._closing else self._why_ended(returncode, broken)
-        self._messages.put_nowait(WorkerEnded(returncode, failure))
+        self._messages.put_nowait(WorkerEnded(failure))
 
     async def _watch(self) -> None:
         """Kill the process if it does not run any more: nothing else would end a run that waits for it."""

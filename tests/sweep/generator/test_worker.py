@@ -100,7 +100,7 @@ async def test_it_ends_with_its_input(server: StreamServer) -> None:
     last: WorkerMessage | None = None
     async for message in worker.messages():
         last = message
-    assert last == WorkerEnded(0, None)
+    assert last == WorkerEnded(None)
 
 
 async def gone(pid: int) -> None:
