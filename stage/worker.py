@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from msgspec import Struct, field
@@ -76,7 +75,6 @@ class RehearsedWorker(SweepWorker):
         """
         self._rehearsal = rehearsal
         self._moved = moved
-        self._outbox: deque[WorkerMessage] = deque()
         self._runs = 0
         self._called_off = False
         self._served: dict[str, int] = {}
@@ -88,19 +86,14 @@ class RehearsedWorker(SweepWorker):
         self.ready = Ready(None)
 
     async def send(self, command: Command) -> None:
-        """Perform a calibration and queue the message with its result, or request the end of a load run."""
+        """Request the end of a load run, if that is the command."""
+        self._called_off |= isinstance(command, Cancel)
+
+    async def run(self, command: Calibrate | RunLoad) -> AsyncIterator[WorkerMessage]:
+        """Perform a calibration or a load run; yield the messages that the real generator would send."""
         if isinstance(command, Calibrate):
-            await self._calibrate(command)
-        elif isinstance(command, Cancel):
-            self._called_off = True
-
-    async def messages(self) -> AsyncIterator[WorkerMessage]:
-        """Yield the queued messages (the results of calibrations) without waiting for further ones."""
-        while self._outbox:
-            yield self._outbox.popleft()
-
-    async def run(self, command: RunLoad) -> AsyncIterator[WorkerMessage]:
-        """Perform a load run; yield the messages that the real generator would send, `RunFinished` last."""
+            yield await self._calibrate(command)
+            return
         self._called_off = False
         log = RunLog(command.id, command.run)
         started_s = ended_s = self._rehearsal.now_s
@@ -141,20 +134,18 @@ class RehearsedWorker(SweepWorker):
             ways[url] = RoutedDestination(time, router, habits, seed=url)
         return ways
 
-    async def _calibrate(self, command: Calibrate) -> None:
+    async def _calibrate(self, command: Calibrate) -> Calibrated:
         load = RunLoad(command.id, command.target, 1, command.prompt_tokens, command.output_tokens)
         async for _ in self._run_load(load):
             pass
         model = self._rehearsal.scenario.profile.model
-        self._outbox.append(
-            Calibrated(
-                id=command.id,
-                model=model,
-                models=(model,),
-                dropped_fields={},
-                prompt_tokens=command.prompt_tokens,
-                is_exact=True,
-            )
+        return Calibrated(
+            id=command.id,
+            model=model,
+            models=(model,),
+            dropped_fields={},
+            prompt_tokens=command.prompt_tokens,
+            is_exact=True,
         )
 
     async def _run_load(self, load: RunLoad) -> AsyncIterator[list[LoadEvent]]:

@@ -25,7 +25,6 @@ from sparktop.model.load import (
     LoadMode,
     LoadPoint,
     RequestEnded,
-    RequestStarted,
     RunStarted,
 )
 from sparktop.sweep.generator.connection import Connection, ConnectionPool
@@ -231,9 +230,7 @@ class LoadClient:
         """Record that a request, which was never sent, has failed; None: it was cancelled."""
         name, at = request.request_id, perf_counter()
         reason = EndReason.ABORT if failure is None else EndReason.ERROR
-        self._log.request_started(
-            RequestStarted(name, at, self._load.run, request.prompt_tokens, request.due, request.call)
-        )
+        self._log.request_started(request.started(at, self._load.run))
         self._log.request_ended(RequestEnded(name, at, reason, failure), array("d"), [], 0)
 
     def next_request(self) -> ReadyRequest | None:

@@ -82,6 +82,10 @@ class ReadyRequest(Struct, frozen=True):
     call: ConversationCall | None = None
     """Agents: its place in a conversation; None in other modes."""
 
+    def started(self, at: float, run: int, *, resent: bool = False) -> RequestStarted:
+        """Return the event that its body was written at the time `at`."""
+        return RequestStarted(self.request_id, at, run, self.prompt_tokens, self.due, self.call, resent)
+
 
 @hide_in_repr("secret", "own_texts")
 class Terms(Server, frozen=True):
@@ -140,17 +144,7 @@ class Exchange:
         self._most_tokens = 2 * request.output_tokens + _SPARE_TOKENS
         connection.reader = self
         self.started_at = connection.send(request.content)
-        log.request_started(
-            RequestStarted(
-                request.request_id,
-                self.started_at,
-                log.run,
-                request.prompt_tokens,
-                request.due,
-                request.call,
-                resent,
-            )
-        )
+        log.request_started(request.started(self.started_at, log.run, resent=resent))
 
     def take(self, at: float, data: bytes) -> None:
         """Parse data that was read at the time `at`; record tokens, and end the request if it is over."""
@@ -377,11 +371,6 @@ class BodyForm(Struct, frozen=True):
     """Further fields, which the user gives: they replace optional ones."""
 
     @property
-    def path(self) -> str:
-        """URL path of the completion API, beginning with /v1."""
-        return _PATHS[self.api]
-
-    @property
     def droppable(self) -> frozenset[str]:
         """Fields of a body, as a refusal may name them, without which a request can be tried again."""
         length = frozenset() if MAX_TOKENS in self.dropped else frozenset({MAX_TOKENS, MAX_COMPLETION_TOKENS})
@@ -425,7 +414,7 @@ class BodyForm(Struct, frozen=True):
         begin, end = (b'{"messages":[', b"],") if self.api is Api.CHAT else (b'{"prompt":"', b'",')
         fields = _compact_json(self._other_fields(output_tokens, cache_salt))
         body = b"".join((begin, *parts, end, fields[1:]))
-        return endpoint.head("POST", self.path, len(body)) + body
+        return endpoint.head("POST", _PATHS[self.api], len(body)) + body
 
     def _other_fields(self, output_tokens: int, cache_salt: str | None) -> dict[str, object]:
         """Return all fields of a body except the prompt."""

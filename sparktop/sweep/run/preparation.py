@@ -110,14 +110,13 @@ class _Calibrations(Struct):
         command_id = f"calibration-{secrets.token_hex(4)}"
         plan = self.plan
         command = Calibrate(command_id, self.asks, length, plan.tg, plan.seed, plan.timeouts)
-        await self.worker.send(command)
-        async for message in self.worker.messages():
+        async for message in self.worker.run(command):
             match message:
-                case Calibrated() if message.id == command_id:
+                case Calibrated():
                     return message
-                case Refused() if message.id == command_id:
+                case Refused():
                     return Calibrated(command_id, failure=message.failure)
-                case Busy() if message.id == command_id:
+                case Busy():
                     self.report(message.words)
                 case WorkerEnded():
                     raise WorkerGoneError(message.failure)

@@ -22,6 +22,7 @@ from sparktop.sweep.generator.wire import (
     ALIVE,
     ALIVE_S,
     Batch,
+    Calibrate,
     Calibrated,
     Cancel,
     Command,
@@ -158,17 +159,17 @@ class SweepWorker:
                 self._messages.put_nowait(message)  # for later calls
                 return
 
-    async def run(self, command: RunLoad) -> AsyncIterator[WorkerMessage]:
-        """Send the command of a load run and yield its messages.
+    async def run(self, command: Calibrate | RunLoad) -> AsyncIterator[WorkerMessage]:
+        """Send a command and yield its messages.
 
-        The last one is `RunFinished`, `Refused` or `WorkerEnded`.
+        The last one is `Calibrated`, `RunFinished`, `Refused` or `WorkerEnded`.
         """
         await self.send(command)
         async for message in self.messages():
             if getattr(message, "id", command.id) != command.id:
                 continue  # of an earlier command
             yield message
-            if isinstance(message, RunFinished | Refused):
+            if isinstance(message, Calibrated | RunFinished | Refused):
                 return
 
     async def cancel(self) -> None:
