@@ -319,13 +319,15 @@ COMPARED = ("has_begun", "tokens", "done", "error", "fault", "finish_reason", "u
         max_size=8,
     ),
     st.sampled_from([{}, {"reasoning": "r"}, {"tool_calls": [{}]}, {"role": "assistant"}, {"content": None}]),
+    st.integers(0, 8),
 )
 def test_whole_events_count_as_events_in_two_reads_do(
-    chunks: list[dict[str, Any]], beside: dict[str, Any]
+    chunks: list[dict[str, Any]], beside: dict[str, Any], fails_at: int
 ) -> None:
-    """The short way for a read of one plain event gives what any way of reading it does."""
+    """The short way for a read of one plain event gives what any way of reading it does, after errors too."""
     streams = TokenStream(keep_text=True), TokenStream(keep_text=True)
     for at, event in enumerate(chunks):
+        event.update({"error": {"code": 500}} if at == fails_at else {})
         event["choices"][0].get("delta", {}).update(beside)
         data = b"data: " + json.dumps(event).encode() + b"\n\n"
         streams[0].feed(float(at), data)
