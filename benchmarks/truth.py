@@ -32,7 +32,6 @@ from sparktop.sweep.generator.wire import (
     Refused,
     RunFinished,
     RunLoad,
-    WorkerEnded,
     WorkerTarget,
 )
 from sparktop.sweep.plan.plan import Timeouts
@@ -257,8 +256,8 @@ class Generator:
 
     @staticmethod
     def _refuse(message: object) -> None:
-        if isinstance(message, Refused | WorkerEnded):
-            raise LoadFailedError(message.failure.message if message.failure else "the generator ended")
+        if isinstance(message, Refused):
+            raise LoadFailedError(message.failure.message)
 
 
 @asynccontextmanager

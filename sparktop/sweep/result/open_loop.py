@@ -38,6 +38,8 @@ on a run is unstable. For a queue served in order, the first is arrival rate / s
 that is a server within 2 % of its limit."""
 
 
+_MEANS = ("arrived_per_s", "completed_per_s", "in_flight_mean", "ttft_growth", "queue_growth_per_s")
+"""Figures of a level that are means over its runs."""
 Slope = tuple[float, float]
 """The slope per second of a straight line, and its lower bound (Student's t, one-sided 95 %)."""
 
@@ -59,17 +61,13 @@ def open_loop_result(
         return None
     return OpenLoopResult(
         offered_per_s=mean_per_s(point),
-        arrived_per_s=known_mean(of_run.arrived_per_s for of_run in each),
-        completed_per_s=known_mean(of_run.completed_per_s for of_run in each),
+        **{name: known_mean(getattr(of_run, name) for of_run in each) for name in _MEANS},
         requests=sum(of_run.requests for of_run in each),
         unanswered=sum(of_run.unanswered for of_run in each),
-        in_flight_mean=known_mean(of_run.in_flight_mean for of_run in each),
         in_flight_max=max(of_run.in_flight_max or 0 for of_run in each),
         in_flight_limit=limit,
         overloaded=any(of_run.overloaded for of_run in each),
         unstable=any(of_run.unstable for of_run in each),
-        ttft_growth=known_mean(of_run.ttft_growth for of_run in each),
-        queue_growth_per_s=known_mean(of_run.queue_growth_per_s for of_run in each),
         late=any(of_run.late for of_run in each),
         client_wait_p99_ms=max(of_run.client_wait_p99_ms or 0.0 for of_run in each),
     )

@@ -42,10 +42,8 @@ from sparktop.sweep.generator.wire import (
     Batch,
     Cancel,
     ContextLoad,
-    Refused,
     RunFinished,
     RunLoad,
-    WorkerEnded,
     WorkerMessage,
 )
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan, RunBatch, TargetKind
@@ -65,7 +63,7 @@ from sparktop.sweep.run.depth import context_command, context_part
 from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import Cancellation, Early, GuardWatch
 from sparktop.sweep.run.open_loop import draw_seed, ramp_s, tail_s, with_replay
-from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError
+from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.progress import LoadBatch, Notice, PhaseChanged, RunCompleted, SweepEvent, SweepPhase
 from sparktop.sweep.run.router_side import backend_errors, router_side
 from sparktop.sweep.run.server_side import (
@@ -89,7 +87,7 @@ from sparktop.sweep.run.validity import (
     notes_on,
     with_servers,
 )
-from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
+from sparktop.sweep.run.worker_process import RunRecord, SweepWorker, WorkerGoneError
 from sparktop.sweep.terms.request_errors import CANCELLED, count_errors, is_refusal
 
 
@@ -731,36 +729,22 @@ class LevelMaker(Struct, eq=False):
         run_record = RunRecord()
         worker_gone: WorkerGoneError | None = None
         try:
-            refused = await self._send(batch, record, command, run_record, is_measured=is_measured)
+            async for message in self._messages(record, command, run_record):
+                if isinstance(message, Batch):
+                    self._take_events(batch, record.prepared, message, is_measured=is_measured)
         except WorkerGoneError as error:
-            worker_gone, refused = error, None  # what came before belongs to the level
+            worker_gone = error  # what came before belongs to the level
         events = use_watched_names(run_record.events(), record.prepared)
         record.add_run(run_record, events, phase)
         if is_measured:
             self.emit(RunCompleted(batch.level))
         if worker_gone is not None:
             raise worker_gone
-        if refused is not None and refused.failure.word != CANCELLED:
-            raise TargetFailedError(refused.failure.message)
+        if (refusal := run_record.refusal) is not None and refusal.word != CANCELLED:
+            raise TargetFailedError(refusal.message)
         if run_record.finished is not None and not run_record.finished.cancelled:
             self._learn_duration(batch, run_record.finished, phase)
             self._check_run(batch.level.target, events)
-
-    async def _send(
-        self, batch: RunBatch, record: LevelRecord, command: RunLoad, run: RunRecord, *, is_measured: bool
-    ) -> Refused | None:
-        """Send the command of a run, and enter its messages into `run`; return its refusal, if any.
-
-        Raises:
-            WorkerGoneError: the load generator's process exited.
-        """
-        refused: Refused | None = None
-        async for message in self._messages(record, command, run):
-            if isinstance(message, Batch):
-                self._take_events(batch, record.prepared, message, is_measured=is_measured)
-            elif isinstance(message, Refused):
-                refused = message
-        return refused
 
     def _command(
         self, batch: RunBatch, record: LevelRecord, run: int, *, is_warm_up: bool = False
@@ -818,10 +802,9 @@ class LevelMaker(Struct, eq=False):
         self.present, self.newest_data_at = record.prepared, self.clock()
         async for message in self.worker.run(command):
             run.add(message)
-            if isinstance(message, WorkerEnded):
-                raise WorkerGoneError(message.failure)
-            if isinstance(message, Batch) and message.bins:
-                self.newest_data_at = self.clock()
+            if isinstance(message, Batch):
+                begun = any(isinstance(event, FirstToken | ResponseStarted) for event in message.events)
+                self.newest_data_at = self.clock() if begun or message.bins else self.newest_data_at
             yield message
 
     def _learn_duration(self, batch: RunBatch, finished: RunFinished, phase: SweepPhase) -> None:
@@ -859,8 +842,6 @@ class LevelMaker(Struct, eq=False):
                     self._failed += 1
                     self._refused += is_refusal(event.error)
                     self._newest_failure = event.error.message
-        if message.bins or any(isinstance(event, FirstToken | ResponseStarted) for event in events):
-            self.newest_data_at = self.clock()
         if self._refused < self._ended:  # otherwise the level is impossible, not the server broken
             target, failed = batch.level.target, self._failed
             self._stop_because(self.guard.check_requests(target, self._ended, failed, self._newest_failure))

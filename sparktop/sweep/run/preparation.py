@@ -11,7 +11,6 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.model.failure import RequestFailure
 from sparktop.model.series import sum_if_all_known
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
@@ -23,7 +22,6 @@ from sparktop.sweep.generator.wire import (
     Calibrate,
     Calibrated,
     Refused,
-    WorkerEnded,
     WorkerTarget,
 )
 from sparktop.sweep.plan.conversations import BUILT_IN, find_conversations
@@ -31,19 +29,11 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import TargetResult
 from sparktop.sweep.run.router_side import BackendNames
 from sparktop.sweep.run.server_side import watched_backends, watched_nodes
-from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.run.worker_process import SweepWorker, WorkerGoneError
 from sparktop.sweep.terms.request_errors import is_refusal, stated_context
 
 _SALTED_ENGINE = "vllm"
 """The engine that keeps prompts with another `cache_salt` apart."""
-
-
-class WorkerGoneError(Exception):
-    """The load generator's process exited unexpectedly."""
-
-    def __init__(self, failure: RequestFailure | None) -> None:
-        """Use the message of `failure`, or a general one if `failure` is None."""
-        super().__init__(failure.message if failure else "the load generator's process is gone")
 
 
 class PreparedTarget(Struct, frozen=True):
@@ -118,8 +108,6 @@ class _Calibrations(Struct):
                     return Calibrated(command_id, failure=message.failure)
                 case Busy():
                     self.report(message.words)
-                case WorkerEnded():
-                    raise WorkerGoneError(message.failure)
                 case _:
                     pass
         raise WorkerGoneError(None)

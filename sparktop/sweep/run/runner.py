@@ -36,7 +36,7 @@ from sparktop.sweep.run.forecast import Estimate
 from sparktop.sweep.run.guard import Cancellation, GuardWatch, guard_words
 from sparktop.sweep.run.judgement import Verdict, judge_level
 from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
-from sparktop.sweep.run.preparation import PreparedTarget, WorkerGoneError, prepare
+from sparktop.sweep.run.preparation import PreparedTarget, prepare
 from sparktop.sweep.run.progress import (
     GuardSet,
     LevelMeasured,
@@ -58,7 +58,7 @@ from sparktop.sweep.run.search import (
     top_of,
 )
 from sparktop.sweep.run.server_side import ServerLog, are_all_sampled, watched_contexts
-from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.run.worker_process import SweepWorker, WorkerGoneError
 
 FIRST_SAMPLE_S = 5.0
 """Maximum seconds to wait for a first sample of the watched servers and machines before the first request."""

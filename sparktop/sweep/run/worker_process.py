@@ -57,6 +57,14 @@ _STOPPED_CHECKS = 3
 """The same for a process that the kernel reports as stopped by a signal."""
 
 
+class WorkerGoneError(Exception):
+    """The load generator's process exited unexpectedly."""
+
+    def __init__(self, failure: RequestFailure | None) -> None:
+        """Use the message of `failure`, or a general one if `failure` is None."""
+        super().__init__(failure.message if failure else "the load generator's process is gone")
+
+
 class SweepWorker:
     """A load generator in a process of its own; as an async context manager it ends the process on exit."""
 
@@ -160,12 +168,15 @@ class SweepWorker:
                 return
 
     async def run(self, command: Calibrate | RunLoad) -> AsyncIterator[WorkerMessage]:
-        """Send a command and yield its messages.
+        """Send a command and yield its messages; the last one is `Calibrated`, `RunFinished` or `Refused`.
 
-        The last one is `Calibrated`, `RunFinished`, `Refused` or `WorkerEnded`.
+        Raises:
+            WorkerGoneError: the process exited.
         """
         await self.send(command)
         async for message in self.messages():
+            if isinstance(message, WorkerEnded):
+                raise WorkerGoneError(message.failure)
             if getattr(message, "id", command.id) != command.id:
                 continue  # of an earlier command
             yield message
@@ -301,6 +312,8 @@ class RunRecord:
         self.finished: RunFinished | None = None
         """The last message of the run; None until it arrives, which it never does if the worker process
         died."""
+        self.refusal: RequestFailure | None = None
+        """Why the run was not executed; None if it was."""
         self._events: list[LoadEvent] = []
         self._tokens: dict[str, TokenTimes] = {}
 
@@ -313,6 +326,8 @@ class RunRecord:
                 self._tokens[message.request_id] = message
             case RunFinished():
                 self.finished = message
+            case Refused():
+                self.refusal = message.failure
             case _:
                 pass
 
