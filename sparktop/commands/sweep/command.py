@@ -20,7 +20,7 @@ from sparktop.commands.arguments import (
     seconds,
     whole_number,
 )
-from sparktop.commands.output import check_file, tell, write_out
+from sparktop.commands.output import output_file, tell, write_out
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
 from sparktop.sweep.plan.draft import TYPED_FIELDS, read_settings
@@ -340,9 +340,7 @@ def run(arguments: argparse.Namespace) -> int:
     watch = configured_watch(arguments.config, os.environ) or Watch()
     if arguments.preset == "":
         return _list_presets(watch.sweeps)
-    output = None if arguments.output in {None, "-"} else Path(arguments.output)
-    if output is not None:
-        check_file(output)
+    output = output_file(arguments.output)
     is_read = output is None and sys.stdout is not None and sys.stdout.isatty()
     form = chosen_format(arguments.form, output, FORMATS, "md" if is_read else "json")
     spec = find_preset(arguments.preset or DEFAULT, watch.sweeps) | spec_of(arguments)

@@ -20,7 +20,7 @@ from typing import TextIO
 from msgspec.structs import replace
 
 from sparktop.commands.observation import wait_for
-from sparktop.commands.output import fold_line, tell, write_file, write_markdown, write_out
+from sparktop.commands.output import fold_line, tell, write_file, write_result
 from sparktop.errors import OutputError
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width
@@ -97,8 +97,7 @@ def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Re
     if places:
         tell(f"result kept in {' and in '.join(places)}")
     if output is None and result.has_levels:
-        write = write_markdown if form == "md" else write_out
-        write(render(result, form))
+        write_result(None, render(result, form), is_markdown=form == "md")
     return result
 
 

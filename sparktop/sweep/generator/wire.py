@@ -295,10 +295,6 @@ ALIVE = b"\n"
 """The line that the load generator writes every `ALIVE_S` seconds, so that its parent knows that it runs."""
 
 
-class WorkerProtocolError(Exception):
-    """A line that is not a command or message of this version."""
-
-
 def _plain(value: object) -> object:
     """Return an array of times as a list."""
     if isinstance(value, array):
@@ -307,34 +303,11 @@ def _plain(value: object) -> object:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
-_commands: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
-_messages: msgspec.json.Decoder[WorkerMessage] = msgspec.json.Decoder(WorkerMessage)
+COMMANDS: msgspec.json.Decoder[Command] = msgspec.json.Decoder(Command)
+MESSAGES: msgspec.json.Decoder[WorkerMessage] = msgspec.json.Decoder(WorkerMessage)
+"""Read a line; one that is no command or message of this version raises `msgspec.MsgspecError`."""
 
 
 def encode_line(message: Command | WorkerMessage) -> bytes:
     """Return a command or a message as one line of JSON, line end included."""
     return _encoder.encode(message) + b"\n"
-
-
-def decode_command(line: bytes) -> Command:
-    """Return the command of a line.
-
-    Raises:
-        WorkerProtocolError: the line is not a command.
-    """
-    try:
-        return _commands.decode(line)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise WorkerProtocolError(f"no command: {error!r}") from error
-
-
-def decode_message(line: bytes) -> WorkerMessage:
-    """Return the message of a line.
-
-    Raises:
-        WorkerProtocolError: the line is not a message.
-    """
-    try:
-        return _messages.decode(line)
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise WorkerProtocolError(f"no message: {error!r}") from error

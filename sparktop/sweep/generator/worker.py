@@ -43,6 +43,7 @@ from sparktop.sweep.generator.wire import (
     ALIVE,
     ALIVE_S,
     BATCHES_PER_S,
+    COMMANDS,
     Busy,
     Calibrate,
     Calibrated,
@@ -54,7 +55,6 @@ from sparktop.sweep.generator.wire import (
     RunLoad,
     WorkerMessage,
     WorkerTarget,
-    decode_command,
     encode_line,
 )
 from sparktop.sweep.plan.texts import text_at
@@ -252,7 +252,7 @@ async def _listen(worker: Worker) -> None:
     reader = asyncio.StreamReader(limit=_LONGEST_COMMAND)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin.buffer)
     while line := await reader.readline():
-        worker.take(decode_command(line))
+        worker.take(COMMANDS.decode(line))
 
 
 async def _serve() -> None:

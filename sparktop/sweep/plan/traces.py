@@ -484,17 +484,6 @@ class TraceReplay(Struct, frozen=True):
         """Mean rate in requests per second; 0 for a single request or requests at one time."""
         return (self.requests - 1) / self.duration_s if self.duration_s > 0 else 0.0
 
-    @property
-    def mean_prompt(self) -> int:
-        """Mean length in tokens of the prompts of known length; 0 if the length of none is known."""
-        counted = self.requests - self.texts
-        return round(self.prompt_tokens / counted) if counted else 0
-
-    @property
-    def mean_answer(self) -> int:
-        """Mean length of an answer in tokens."""
-        return round(self.output_tokens / self.requests)
-
     def beyond(self, context_tokens: int) -> int:
         """Return how many requests are longer than a context, prompt and answer together."""
         return sum(count for tokens, count in self.lengths if tokens > context_tokens)
@@ -537,14 +526,16 @@ class TraceReplay(Struct, frozen=True):
         )
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of a plan of this replay, by field name; lengths are the means."""
+        """Return the settings of a plan of this replay, by field name; lengths are the means, if known."""
+        counted = self.requests - self.texts
+        mean_prompt = round(self.prompt_tokens / counted) if counted else 0
         return {
             "points": (self.point,),
             "arrivals": PATTERN,
             "depths": (),
             "whole": False,
-            "prompt_lengths": (self.mean_prompt or _TEXT_TOKENS,),
-            "tg": max(1, self.mean_answer),
+            "prompt_lengths": (mean_prompt or _TEXT_TOKENS,),
+            "tg": max(1, round(self.output_tokens / self.requests)),
             "duration_s": self.measured_s,
         }
 

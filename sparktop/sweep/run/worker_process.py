@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from sparktop.errors import SparktopError
 from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import FirstToken, LoadEvent, RequestEnded
@@ -21,6 +23,7 @@ from sparktop.stopping import timeout
 from sparktop.sweep.generator.wire import (
     ALIVE,
     ALIVE_S,
+    MESSAGES,
     Batch,
     Calibrate,
     Calibrated,
@@ -33,8 +36,6 @@ from sparktop.sweep.generator.wire import (
     TokenTimes,
     WorkerEnded,
     WorkerMessage,
-    WorkerProtocolError,
-    decode_message,
     encode_line,
 )
 
@@ -228,8 +229,8 @@ class SweepWorker:
                 self._silent_checks = 0
                 if line == ALIVE:
                     continue
-                message = decode_message(line)
-            except (WorkerProtocolError, ValueError) as error:
+                message = MESSAGES.decode(line)
+            except (msgspec.MsgspecError, RecursionError, ValueError) as error:
                 broken = clean(error)
                 self._signal(signal.SIGKILL)
                 break

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from sparktop.sweep.generator.wire import (
+    COMMANDS,
+    MESSAGES,
     Calibrate,
-    WorkerProtocolError,
     WorkerTarget,
-    decode_command,
-    decode_message,
     encode_line,
 )
 from sparktop.sweep.plan.plan import Api
@@ -28,7 +28,7 @@ def test_a_key_stands_in_no_repr() -> None:
 )
 def test_lines_that_do_not_fit_are_refused(line: bytes) -> None:
     """An invalid line is an error, on whichever side it is read."""
-    with pytest.raises(WorkerProtocolError):
-        decode_command(line)
-    with pytest.raises(WorkerProtocolError):
-        decode_message(line)
+    with pytest.raises(msgspec.MsgspecError):
+        COMMANDS.decode(line)
+    with pytest.raises(msgspec.MsgspecError):
+        MESSAGES.decode(line)
