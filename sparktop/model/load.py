@@ -43,7 +43,7 @@ class LoadMode(StrEnum):
 
 _MODE_WORDS = {
     LoadMode.BURST: ("bursts", "each run starts all requests at once"),
-    LoadMode.STEADY: ("closed loop", "one that ends is replaced at once"),
+    LoadMode.STEADY: ("closed loop", "a request that ends is replaced at once"),
     LoadMode.OPEN: ("open loop", "requests come at a rate, however many are in flight"),
     LoadMode.AGENTS: ("agents", "each pauses after an answer before its next request"),
 }

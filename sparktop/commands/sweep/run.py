@@ -297,7 +297,7 @@ def level_line(target: str, level: LevelResult) -> str:
     else:
         parts = [
             name,
-            f"prefill {_rate_words(level.prefill_tps, 0)}",
+            *([f"prefill {_rate_words(level.prefill_tps, 0)}"] if level.prefill_tps else []),
             main_rate_words(level),
             f"mean TTFT {numbers.milliseconds(ttft.mean if ttft else None)}",
         ]

@@ -175,7 +175,7 @@ def word_rows(view: SweepView, width: int, most_rows: int) -> list[Row]:
     sentences = finding_rows(view, width)
     parts = [now_rows(view, width), guard_rows(view, width), *sentences]
     if view.status.over:
-        parts = [headline_rows(view, width), now_rows(view, width), *sentences]
+        parts = [headline_rows(view, width, most_rows - 1), now_rows(view, width), *sentences]
     parts = [part for part in parts if part]
     rows = [row for part in parts for row in part]
     if len(rows) > most_rows:

@@ -567,7 +567,7 @@ def notes_of(
     yield from _unlike_values("prompts", series, lambda a_series: a_series.prompts or "made ones")
     yield from _unlike_values("requests", series, lambda a_series: a_series.requests or "nothing added")
     if all(row.pp is None and row.tg is None for row in rows):
-        yield from _unlike_values("prompt / output tokens", series, _lengths_words)
+        yield from _unlike_values("prompt / output tokens", series, length_words)
     yield from length_notes(series)
     if ranged := dict.fromkeys(name for row in rows for name in row.ranges):
         yield f"given as ranges, compared by their nearest end: {', '.join(ranged)}"
@@ -592,8 +592,8 @@ def _unlike_values(what: str, series: Iterable[Series], of: Callable[[Series], s
         yield f"not alike: {what}: {'; '.join(parts)}"
 
 
-def _lengths_words(series: Series) -> str | None:
-    """Return the lengths of a series as text; None if its levels differ in them."""
+def length_words(series: Series) -> str | None:
+    """Return the tokens of prompt and answer of a series, "128 / 64"; None if its levels differ in them."""
     lengths = {(level.load.pp, level.load.tg) for level in series.levels}
     if len(lengths) != 1 or lengths == {(None, None)}:
         return None

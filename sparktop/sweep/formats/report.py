@@ -29,6 +29,7 @@ from sparktop.sweep.compare.compare import (
     comparison_of,
     definitions_of,
     engines_sentences,
+    length_words,
     names_by_definition,
     unlike_notes,
     without_winners,
@@ -109,8 +110,9 @@ def comparison_json(
 
 
 def comparison_markdown(comparison: ComparisonResult, series: Sequence[Series]) -> str:
-    """Return a comparison as Markdown."""
-    return to_markdown(COMPARISON_TITLE, comparison_sections(comparison, series))
+    """Return a comparison, or a report on a single series, as Markdown."""
+    title = COMPARISON_TITLE if len(series) > 1 else "sparktop report"
+    return to_markdown(title, comparison_sections(comparison, series))
 
 
 def comparison_sections(comparison: ComparisonResult, series: Sequence[Series]) -> list[Section]:
@@ -137,7 +139,7 @@ def comparison_sections(comparison: ComparisonResult, series: Sequence[Series]) 
         )
         for note in unlike
     ]
-    parts += [Section(table=winners(comparison, metric, series)) for metric in metrics]
+    parts += [Section(table=known_columns(winners(comparison, metric, series))) for metric in metrics]
     parts += _versus_tables(comparison, series)
     if not metrics and len(series) > 1:
         words = "No two of them have a figure under the same concurrency: each has its own table."
@@ -176,15 +178,15 @@ def _lone_metrics(
 
 def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
     """Yield what routers reach of their engines, crossovers and notes, each as a list under a heading."""
-    engines = map(code, engines_sentences(comparison.independent_engines))
+    engines = map(escaped, engines_sentences(comparison.independent_engines))
     crossovers = tuple(
         f"{METRICS[crossover.metric].title}: from {code(crossover.from_)} to {code(crossover.to)} "
         f"between {crossover.words}{'' if crossover.significant else ' (as published)'}"
         for crossover in comparison.crossovers
         if crossover.metric in METRICS
     )
-    # All notes except `NO_TEST` contain untrusted names.
-    notes = [note if note == NO_TEST else escaped(note) for note in comparison.notes]
+    # All notes except those of `NO_TEST` contain untrusted names.
+    notes = [note if note.startswith(NO_TEST) else escaped(note) for note in comparison.notes]
     lists = {
         "Independent engines at best": engines,
         "Crossovers": crossovers,
@@ -299,6 +301,7 @@ def _source_lines(series: Sequence[Series]) -> Iterator[str]:
             a_series.source,
             a_series.tool,
             a_series.model or "",
+            f"prompt / output tokens {lengths}" if (lengths := length_words(a_series)) else "",
             a_series.shape.sentence if a_series.shape else "",
         )
         by_source.setdefault(parts, []).append(a_series.name)
@@ -417,7 +420,7 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     """Yield paragraphs about the plan, about errors, and about reasons to doubt the results."""
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
-    more = " or more" if result.slo is not None and plan.runs is not None else ""
+    more = " or more" if (result.slo or result.capacity) and plan.runs is not None else ""
     seed = "" if plan.seed is None else f"prompts chosen with seed {plan.seed}"
     if plan.seed is not None and plan.prompts is None:
         ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}

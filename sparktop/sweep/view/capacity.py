@@ -297,11 +297,20 @@ def condition_parts(condition: ConditionResult) -> tuple[str, str, str]:
         met = "–" if condition.met_percent is None else f"{condition.met_percent:.0f} %"
         return "met all", met, f"{_MINIMUM}{needed:g} %"
     if condition.at_least:
-        value = "–" if condition.value is None else f"{condition.value:.1f}{_TPS}"
+        value = "–" if condition.value is None else f"{_apart(condition.value, condition.limit, 1)}{_TPS}"
         return f"{quantile} speed", value, f"{_MINIMUM}{condition.limit:g}{_TPS}"
     name, _, _ = condition.figure.removesuffix("_ms").rpartition("_")
-    value = "unknown: many unanswered" if _is_unanswered(condition) else milliseconds(condition.value)
-    return f"{quantile} {_NAMES.get(name, name)}", value, milliseconds(condition.limit or 0.0)
+    value, limit = milliseconds(condition.value), milliseconds(condition.limit or 0.0)
+    if value == limit and condition.value is not None:
+        value = f"{_apart(condition.value, condition.limit, 0)} ms"
+    value = "unknown: many unanswered" if _is_unanswered(condition) else value
+    return f"{quantile} {_NAMES.get(name, name)}", value, limit
+
+
+def _apart(value: float, limit: float | None, decimals: int) -> str:
+    """Return a value with so many decimals, or two more where it would read as the limit that it is not."""
+    is_same = limit is not None and value != limit and f"{value:.{decimals}f}" == f"{limit:.{decimals}f}"
+    return f"{value:,.{decimals + 2 * is_same}f}"
 
 
 def _is_unanswered(condition: ConditionResult) -> bool:
@@ -344,7 +353,7 @@ def ran_out_words(search: CapacityResult, answer: CapacityAnswer) -> str:
         first_words = f"{ran.kind}{where} at {amount(search.load, ran.value, bare=True)} ({ran.evidence})"
         return ", ".join([f"limited by {first_words}", *other_words])
     if ran.kind not in _RUN_OUT:
-        return f"limited by {ran.kind}{where}: {ran.evidence}{at_value}"
+        return f"limited by {ran.kind}: {ran.evidence}{at_value}"
     return f"{ran.kind}{where} ran out first: {ran.evidence}{at_value}"
 
 

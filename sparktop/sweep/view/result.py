@@ -156,7 +156,11 @@ def result_view(
         title=title or result.plan.preset or "sweep",
         status=status,
         words=end_words(status, result),
-        plan_words=plan_words(result.plan, result.prompt_lengths()),
+        plan_words=plan_words(
+            # A search repeats levels as it needs them.
+            result.plan if result.capacity is None else result.plan.model_copy(update={"runs": None}),
+            result.prompt_lengths(),
+        ),
         guard=result.guard,
         started_at=result.started_at,
         elapsed_s=None if finished is None else (finished - result.started_at).total_seconds(),

@@ -13,8 +13,10 @@ from sparktop.simulation.calibration import SOLO
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import (
+    ConditionResult,
     SweepResult,
 )
+from sparktop.sweep.view.capacity import condition_words
 from sparktop.sweep.view.result import result_view
 from stage.sweep import Halt, RehearsedSweep
 
@@ -48,6 +50,30 @@ async def test_a_running_search_shows_what_it_tries_and_the_conditions_so_far() 
     assert view.share is None
     assert view.left is not None
     assert view.left.least_s < view.left.most_s
+
+
+@pytest.mark.parametrize(
+    ("figure", "limit", "value", "words"),
+    [
+        ("stream_p10_tps", 15.0, 14.96, "p10 speed 14.960 tok/s (limit 15)"),
+        ("stream_p10_tps", 15.0, 14.8, "p10 speed 14.8 tok/s (limit 15)"),
+        ("ttft_p90_ms", 2000.0, 2000.3, "p90 TTFT 2,000.30 ms (limit 2,000 ms)"),
+        ("ttft_p90_ms", 2000.0, 2000.0, "p90 TTFT 2,000 ms (limit 2,000 ms)"),
+    ],
+)
+def test_a_value_beside_its_limit_does_not_read_as_the_limit(
+    figure: str, limit: float, value: float, words: str
+) -> None:
+    """What fails by less than a digit has further digits."""
+    condition = ConditionResult(
+        condition=figure,
+        figure=figure,
+        limit=limit,
+        at_least=figure.startswith("stream"),
+        value=value,
+        needed_percent=90.0,
+    )
+    assert condition_words(condition) == words
 
 
 async def test_an_answer_is_the_same_from_its_file() -> None:
