@@ -11,9 +11,11 @@ from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.sweep.plan import watched_targets as module
-from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.plan.plan import SweepTarget, TargetKind
+from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
 from sparktop.sweep.plan.watched_targets import (
     chosen_names,
+    others_load,
     strangers,
     watched_targets,
 )
@@ -120,3 +122,10 @@ def test_what_a_filter_leaves_is_loaded_where_nothing_is_marked() -> None:
         assert chosen_names(TARGETS, SEEN, kind, "", shown={"spark-b", "found"}) == ("spark-b", "found")
     assert chosen_names(TARGETS, SEEN, "", "", shown=()) == ()
     assert chosen_names(TARGETS, SEEN, "backend", "spark-a", shown={"spark-a", "found"}) == ("spark-a",)
+
+
+def test_a_sweep_of_another_process_is_load_of_others() -> None:
+    """A sweep that announced the address of a target is named, however it writes that; others are not."""
+    plan = make_plan(find_preset(DEFAULT), (SweepTarget("a", "http://127.0.0.1:8000", known=True),))
+    announced = {7: ("http://localhost:8000/v1",), 8: ("http://127.0.0.1:8001",)}
+    assert others_load(plan, None, announced) == ["process 7: a sweep of the same server"]
