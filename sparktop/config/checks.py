@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from sparktop.config.keys import KEYS, wrong_keys, wrong_preset_keys
+from sparktop.config.keys import KEYS, wrong_keys
 from sparktop.config.toml_text import Path, key_lines, key_name, line_of
 from sparktop.errors import ConfigError, did_you_mean
 from sparktop.model.targets import AXES, NodeThresholds
@@ -200,13 +200,11 @@ def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Mistake]:
         if name not in actions:
             near = did_you_mean(name, actions) or f" (known here: {', '.join(actions)})"
             yield Mistake(("keys", name), f"is unknown{near}")
-    for name, message in wrong_keys(given_keys).items():
-        yield Mistake(("keys", name), message)
     tables = list(_tables(data, "sweeps"))
-    keys = [table.get("key") for _, table in tables]
-    keys_of_presets = [key if isinstance(key, str) else None for key in keys]
-    for index, message in wrong_preset_keys(keys_of_presets, given_keys).items():
-        yield Mistake((*tables[index][0], "key"), message)
+    given = [table.get("key") for _, table in tables]
+    preset_keys = [key if isinstance(key, str) else None for key in given]
+    for place, message in wrong_keys(given_keys, preset_keys).items():
+        yield Mistake(("keys", place) if isinstance(place, str) else (*tables[place][0], "key"), message)
 
 
 def _hook_without_program(data: Mapping[str, object]) -> Iterator[Mistake]:

@@ -1,6 +1,6 @@
 """The table of the screen's keys, from which bindings, footer, help and docs/commands.md are derived.
 
-Also checks and applies the keys that the configuration assigns.
+Also checks the keys that the configuration assigns (`wrong_keys`), and applies those that have no fault.
 """
 
 from __future__ import annotations
@@ -257,65 +257,35 @@ def _fault_of(text: str) -> str | None:
     return f"cannot be {text!r}: it {_TAKEN[key]}" if key in _TAKEN else None
 
 
-def wrong_keys(keys: Mapping[str, str]) -> dict[str, str]:
-    """Return an error message for each key in `keys` that cannot be used, by action name.
+def wrong_keys(keys: Mapping[str, str], presets: Sequence[str | None] = ()) -> dict[str | int, str]:
+    """Return an error message for each key that cannot be used, by action name or index of the preset.
 
-    `keys` maps action names to keys, as in the configuration; unknown action names are skipped. A key cannot
-    be used if it does not exist, is reserved, or belongs to another action. An action that gets another key
-    in `keys` no longer owns its usual key.
+    `keys` maps action names to keys, as in the configuration; unknown action names are skipped. `presets` has
+    the key of each sweep preset, None for a preset without a key. A key cannot be used if it does not exist,
+    is reserved, or belongs to another action or to an earlier preset. An action that gets another key in
+    `keys` no longer owns its usual key.
     """
-    textual_keys = {textual_key(text) for text in keys.values()}
-    table = {key.name: () if key.yields and textual_keys.intersection(key.keys) else key.keys for key in KEYS}
-    names = [name for name in keys if name in table]
-    faults = {name: _fault_of(keys[name]) for name in names}
-    wrong = {name: fault for name, fault in faults.items() if fault is not None}
-    moved = {name: textual_key(keys[name]) or "" for name in names if name not in wrong}
-    table |= {name: (key,) for name, key in moved.items()}
-    for name, key in moved.items():
-        owner = next((other for other in table if other != name and key in table[other]), None)
-        if owner is not None:
-            wrong[name] = f"cannot be {keys[name]!r}: '{owner}' has it"
+    usual: dict[str | int, tuple[str, ...]] = {key.name: key.keys for key in KEYS}
+    given: dict[str | int, str] = {name: text for name, text in keys.items() if name in usual}
+    given |= {number: text for number, text in enumerate(presets) if text is not None}
+    faults = {place: _fault_of(text) for place, text in given.items()}
+    wrong = {place: fault for place, fault in faults.items() if fault is not None}
+    moved = {place: textual_key(text) or "" for place, text in given.items() if place not in wrong}
+    yielding: dict[str | int, tuple[str, ...]] = {
+        key.name: () for key in KEYS if key.yields and not set(key.keys).isdisjoint(moved.values())
+    }
+    owned = usual | yielding | {place: (key,) for place, key in moved.items()}
+    for place, key in moved.items():
+        for owner, owner_keys in owned.items():
+            is_before = isinstance(owner, str) or (isinstance(place, int) and owner < place)
+            if owner != place and is_before and key in owner_keys:
+                name = f"'{owner}'" if isinstance(owner, str) else "another preset"
+                wrong.setdefault(place, f"cannot be {given[place]!r}: {name} has it")
     return wrong
 
 
-def wrong_preset_keys(preset_keys: Sequence[str | None], keys: Mapping[str, str]) -> dict[int, str]:
-    """Return an error message for each unusable key of a sweep preset, by the preset's index.
-
-    `preset_keys` has the key of each preset, None for a preset without a key; `keys` are the keys that the
-    configuration assigns to actions.
-    """
-    unusable = wrong_keys(keys)
-    moved = {name: textual_key(text) for name, text in keys.items() if name not in unusable}
-    owners: dict[str, str] = {}
-    for entry in KEYS:
-        own_keys: tuple[str | None, ...] = () if entry.yields else entry.keys
-        if entry.name in moved:
-            own_keys = (moved[entry.name],)
-        owners |= {key: f"'{entry.name}'" for key in own_keys if key}
-    wrong: dict[int, str] = {}
-    for number, text in enumerate(preset_keys):
-        if text is None:
-            continue
-        key, fault = textual_key(text), _fault_of(text)
-        if fault is not None:
-            wrong[number] = fault
-        elif key in owners:
-            wrong[number] = f"cannot be {text!r}: {owners[key]} has it"
-        else:
-            owners[key or ""] = "another preset"
-    return wrong
-
-
-def preset_keys(presets: Sequence[tuple[str, str | None]], keys: Mapping[str, str]) -> tuple[Key, ...]:
-    """Return a `Key` for each sweep preset that has a key; `presets` are (name, key) pairs.
-
-    `keys` are the keys that the configuration assigns to other actions.
-
-    Raises:
-        ValueError: a key does not exist or is in use; the message names the preset.
-    """
-    for number, message in wrong_preset_keys([key for _, key in presets], keys).items():
-        raise ValueError(f"the key of the preset '{presets[number][0]}' {message}")
+def preset_keys(presets: Sequence[tuple[str, str | None]]) -> tuple[Key, ...]:
+    """Return a `Key` for each sweep preset that has a key; `presets` are (name, key) pairs without faults."""
     return tuple(
         Key(
             f"preset-{number + 1}",
@@ -332,16 +302,8 @@ def preset_keys(presets: Sequence[tuple[str, str | None]], keys: Mapping[str, st
 def keys_with(keys: Mapping[str, str]) -> tuple[Key, ...]:
     """Return `KEYS` with the keys that the configuration assigns, as in {"freeze": "space"}.
 
-    Raises:
-        KeyError: there is no action of such a name.
-        ValueError: a key does not exist or is in use; the message names the action.
+    None of them has a fault.
     """
-    names = {key.name for key in KEYS}
-    for name in keys:
-        if name not in names:
-            raise KeyError(name)
-    for name, message in wrong_keys(keys).items():
-        raise ValueError(f"'{name}' {message}")
     return without_yielded(
         replace(key, keys=(textual_key(keys[key.name]) or "",), shown=keys[key.name], yields=False)
         if key.name in keys

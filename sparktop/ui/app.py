@@ -107,7 +107,6 @@ class SparktopApp(ThemedApp):
 
         Raises:
             ConfigError: there is no theme of that name.
-            KeyError, ValueError: `keys` or keys of presets cannot be used (see `sparktop.config.keys`).
         """
         self.no_color_wanted = bool(os.environ.get("NO_COLOR"))
         palette = chosen_palette("spark-ansi" if self.no_color_wanted else theme)

@@ -24,11 +24,10 @@ _DIGITS = str.maketrans("¹²³⁴", "1234")
 def key_table(keys: Mapping[str, str], watch: Watch | None) -> tuple[Key, ...]:
     """Return the table of keys, with the keys by action name in `keys` and those of the presets in `watch`.
 
-    Raises:
-        KeyError, ValueError: `keys` or keys of presets cannot be used (see `sparktop.config.keys`).
+    They were checked with the configuration.
     """
     presets = [] if watch is None else [(preset.name, preset.key) for preset in watch.sweeps]
-    return without_yielded((*keys_with(keys), *preset_keys(presets, keys)))
+    return without_yielded((*keys_with(keys), *preset_keys(presets)))
 
 
 def bindings(table: Sequence[Key]) -> list[Binding]:
