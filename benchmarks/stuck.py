@@ -33,7 +33,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.engine_page import EngineHistograms, engine_page
 from sparktop.demo.faults import FAULTS, Fault, FaultRun
-from sparktop.demo.machine import SLOW_MHZ, MachineHeat, MachineReader, SimulatedMachine
+from sparktop.demo.machine import SLOW_MHZ, MachineReader, SimulatedMachine
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Progress
@@ -42,6 +42,7 @@ from sparktop.model.load import Level, concurrency_point
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
+from sparktop.simulation.thermal import NodeThermal
 from sparktop.store import SourceKey, Store
 from stage.clients import ClosedLoop, DirectDestination, VirtualTime
 
@@ -336,7 +337,7 @@ class Run:
         self._noise = Noise(noise, random.Random(f"noise/{noise}/{seed}"))  # noqa: S311 - no secret
         self._dice = random.Random(f"stuck/{phase.name}/{seed}")  # noqa: S311 - no secret
         profile = self._dice.choice(phase.profiles)
-        self._heats = [MachineHeat(ambient_c=27.0, at=0.0) for _ in range(profile.nodes)]
+        self._heats = [NodeThermal(ambient_c=27.0, at=0.0) for _ in range(profile.nodes)]
         for heat in self._heats:
             heat.pinned_mhz = phase.clock_mhz
         self._histograms = EngineHistograms(profile.max_model_len)
@@ -366,7 +367,7 @@ class Run:
         del engine
         self._histograms.count_event(event)
 
-    def _reader(self, heat: MachineHeat, rank: int, of: int) -> MachineReader:
+    def _reader(self, heat: NodeThermal, rank: int, of: int) -> MachineReader:
         reader = MachineReader(
             heat, SimulatedMachine(rank=rank if of > 1 else None), name=f"m{rank}", clock=lambda: self._at
         )

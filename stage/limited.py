@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.demo.engine_page import VERSION, EngineHistograms, engine_page
-from sparktop.demo.machine import ALONE, MachineHeat, MachineReader, SimulatedMachine
+from sparktop.demo.machine import ALONE, MachineReader, SimulatedMachine
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.load import RequestEnded
@@ -22,7 +22,7 @@ from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.snapshot import Limit
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, Gauges, SimulatedRequest, Stretch
-from sparktop.simulation.thermal import AMBIENT_C
+from sparktop.simulation.thermal import AMBIENT_C, NodeThermal
 from sparktop.store import SourceKey, Store
 from stage.clients import VirtualTime
 
@@ -116,8 +116,8 @@ class LimitedRun:
         self.store = Store(self._make_watch(hosts), clock=lambda: self._now_s, now=self._wall)
         self._crowd = _Crowd(self._time, self._histograms, setting.users, seed)
 
-    def _machine_heat(self) -> MachineHeat:
-        heat = MachineHeat(ambient_c=self._setting.ambient_c, at=0.0)
+    def _machine_heat(self) -> NodeThermal:
+        heat = NodeThermal(ambient_c=self._setting.ambient_c, at=0.0)
         heat.pinned_mhz = self._setting.pinned_mhz
         return heat
 

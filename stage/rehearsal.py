@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.engine_page import VERSION, engine_page
 from sparktop.demo.faults import Fault, FaultRun
-from sparktop.demo.machine import MachineHeat, MachineReader, SimulatedMachine
+from sparktop.demo.machine import MachineReader, SimulatedMachine
 from sparktop.demo.scenario import Scenario, backend_name
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
@@ -22,6 +22,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, ModelFacts, NodeTarget, RouterTarget, Watch
 from sparktop.simulation.calibration import BYTES_PER_TOKEN_GB, CLUSTER_TP2, SOLO
+from sparktop.simulation.thermal import NodeThermal
 from sparktop.store import SourceKey, Store
 from sparktop.store.store import Journal
 from stage.arrivals import Swing
@@ -189,7 +190,7 @@ class Rehearsal:
             models={profile.model: ModelFacts(BYTES_PER_TOKEN_GB)},
         )
 
-    def _make_engines(self, backends: int, thermals: list[MachineHeat], seed: int) -> RehearsedTime:
+    def _make_engines(self, backends: int, thermals: list[NodeThermal], seed: int) -> RehearsedTime:
         span = self._scenario.profile.nodes
         places = [backend for backend in range(backends) for _ in range(self._lanes)]
         return RehearsedTime(
@@ -198,7 +199,7 @@ class Rehearsal:
             seed=seed,
         )
 
-    def _make_reader(self, index: int, name: str, thermal: MachineHeat) -> MachineReader:
+    def _make_reader(self, index: int, name: str, thermal: NodeThermal) -> MachineReader:
         machine = self._scenario.machine_of(index, start_s=0.0)
         reader = MachineReader(thermal, machine, name=name, clock=lambda: self._now_s)
         reader.attach(self._time.engines[index // self._scenario.profile.nodes * self._lanes])

@@ -527,50 +527,12 @@ _USUAL_S = 80.0
 """Seconds that a start takes unless it hangs."""
 
 
-class MachineHeat(NodeThermal):
-    """A thermal model of a machine that also counts the seconds spent in engine steps.
-
-    A step in progress is counted up to the time for which the seconds are requested.
-    """
-
-    def __init__(self, *, ambient_c: float, at: float) -> None:
-        """Start idle at the time `at` (seconds), at the temperature that settles with a loaded model."""
-        super().__init__(ambient_c=ambient_c, at=at)
-        self._busy_s = self._host_s = 0.0
-        self._busy_since_s: float | None = None
-        self._gpu_share = 1.0
-
-    def draw(self, at: float, power_w: float | None, gpu_share: float = 1.0) -> None:
-        """Set the GPU's power in watts from the time `at` on; None means that no engine step runs.
-
-        In a step, the GPU computes for the share `gpu_share` of the time, and waits for the CPU in the rest.
-        """
-        self._busy_s, self._host_s = self.busy_s(at), self.host_s(at)
-        self._busy_since_s = None if power_w is None else at
-        self._gpu_share = gpu_share
-        super().draw(at, power_w, gpu_share)
-
-    def busy_s(self, at: float) -> float:
-        """Return the seconds in which the GPU computed from the start to the time `at`.
-
-        `at` must not be before the last call of `draw`.
-        """
-        return self._busy_s + self._gpu_share * self._in_step_s(at)
-
-    def host_s(self, at: float) -> float:
-        """Return the seconds in which steps waited for the CPU from the start to the time `at`."""
-        return self._host_s + (1.0 - self._gpu_share) * self._in_step_s(at)
-
-    def _in_step_s(self, at: float) -> float:
-        return 0.0 if self._busy_since_s is None else max(0.0, at - self._busy_since_s)
-
-
 class MachineReader:
     """Reads samples of one simulated GB10 machine for its agent; implements the agent's `NodeReader`."""
 
     def __init__(
         self,
-        thermal: MachineHeat,
+        thermal: NodeThermal,
         machine: SimulatedMachine,
         *,
         name: str,

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.demo.faults import FAULTS, Fault
-from sparktop.demo.machine import SLOW_MHZ, MachineHeat, SimulatedMachine, setup_of
+from sparktop.demo.machine import SLOW_MHZ, SimulatedMachine, setup_of
 from sparktop.simulation.calibration import (
     CLUSTER_TP2,
     GX10_PATCHED,
@@ -21,7 +21,7 @@ from sparktop.simulation.calibration import (
 )
 from sparktop.simulation.engine import EngineProfile, Lengths
 from sparktop.simulation.routers import Faults, RouterSettings
-from sparktop.simulation.thermal import AMBIENT_C
+from sparktop.simulation.thermal import AMBIENT_C, NodeThermal
 
 _GIB = 2**30
 QUIET_S = 10.0
@@ -29,7 +29,7 @@ QUIET_S = 10.0
 BURST_COUNTS = RouterSettings(increment_lag_s=0.03)
 """Router settings: its counts of running requests show a new request 30 ms late, about as long as a burst
 takes to arrive through loopback. So most of a burst goes to one server, as in the least-busy column of spark-
-topologies-2026-03. The lag fitted to that column (`LITELLM`) is for a burst that arrives within 1.3 ms; real
+topologies-2026-03. The lag fitted to that column (`HOP_S`) is for a burst that arrives within 1.3 ms; real
 sockets take longer."""
 OLD_COUNTS = RouterSettings(poll_s=3.0)
 """Router settings: its counts of running requests are read every 3 s, so that all requests of these seconds
@@ -173,12 +173,12 @@ class Scenario(Struct, frozen=True):
         machine = replace(self.machines.get(node, SimulatedMachine()), leak_from_s=start_s, limits=limits)
         return replace(machine, rank=node % span) if span > 1 else machine
 
-    def thermal_of(self, node: int, *, start_s: float) -> MachineHeat:
+    def thermal_of(self, node: int, *, start_s: float) -> NodeThermal:
         """Return the thermal model of the machine with the index `node`.
 
         At the time `start_s` (seconds), the machine is idle and its temperature has settled.
         """
-        thermal = MachineHeat(ambient_c=self.ambient_c, at=start_s)
+        thermal = NodeThermal(ambient_c=self.ambient_c, at=start_s)
         if self.machines.get(node, SimulatedMachine()).slow_clock:
             thermal.pinned_mhz = SLOW_MHZ
         return thermal

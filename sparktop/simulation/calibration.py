@@ -64,7 +64,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from sparktop.simulation.engine import EngineProfile, StepCost
-from sparktop.simulation.routers import RouterSettings
 
 MODEL = "openai/gpt-oss-120b"
 BYTES_PER_TOKEN_GB = 2.55
@@ -185,6 +184,3 @@ step."""
 HOPS_PER_SPREAD = 1.5
 """`HOP_S` divided by the mean delay with which a burst's requests reach the router: fitted to the
 least-busy column."""
-
-LITELLM = RouterSettings(increment_lag_s=HOP_S)
-"""A warm LiteLLM of one process, without errors."""

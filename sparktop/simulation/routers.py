@@ -90,8 +90,6 @@ class RouterSettings(Struct, frozen=True):
 
     increment_lag_s: float = 0.0
     """Seconds from the choice of a backend until the backend's count includes the request."""
-    decrement_lag_s: float = 0.0
-    """Seconds from the end of a request until the backend's count no longer includes it."""
     poll_s: float | None = None
     """Seconds between the times at which the router reads the counts; None: it always has the current
     counts."""
@@ -185,8 +183,8 @@ class Router:
 class Counts:
     """A router's counts of requests in flight, one per backend, which can be late.
 
-    A count rises `increment_lag_s` after a request went to its backend, and falls `decrement_lag_s` after the
-    request's end. With `poll_s`, the router sees the counts as they were at the last multiple of `poll_s`.
+    A count rises `increment_lag_s` after a request went to its backend, and falls at the request's end. With
+    `poll_s`, the router sees the counts as they were at the last multiple of `poll_s`.
     Times passed to the methods must not decrease.
     """
 
@@ -195,8 +193,9 @@ class Counts:
         poll_s = settings.poll_s
         self._current = [0] * backends
         self._seen = self._current if poll_s is None else [0] * backends
-        self._lags_s = {1: settings.increment_lag_s, -1: settings.decrement_lag_s}
-        self._late: dict[int, deque[tuple[float, int]]] = {1: deque(), -1: deque()}
+        self._lag_s = settings.increment_lag_s
+        self._late: deque[tuple[float, int]] = deque()
+        """(When its count rises, backend) of requests that are not counted yet."""
         self._poll_s = poll_s
         self._poll_at = -math.inf if poll_s is None else 0.0
 
@@ -211,9 +210,8 @@ class Counts:
     def add(self, backend: int, change: int, now: float) -> None:
         """Record at the time `now` that a request on a backend started (`change` 1) or ended (-1)."""
         self._catch_up(now)
-        lag_s = self._lags_s[change]
-        if lag_s:
-            self._late[change].append((now + lag_s, backend))
+        if self._lag_s and change > 0:
+            self._late.append((now + self._lag_s, backend))
         else:
             self._current[backend] += change
 
@@ -221,20 +219,15 @@ class Counts:
         if self._poll_s is not None and now >= self._poll_at:
             # Of the polls since the last call, only the newest is still visible.
             newest_at = math.floor(now / self._poll_s) * self._poll_s
-            self._apply_late_changes(newest_at)
+            self._count_late(newest_at)
             self._seen[:] = self._current
             self._poll_at = newest_at + self._poll_s
-        self._apply_late_changes(now)
+        self._count_late(now)
 
-    def _apply_late_changes(self, now: float) -> None:
-        rising, falling = self._late[1], self._late[-1]
-        while rising or falling:
-            change = 1 if rising and (not falling or rising[0] <= falling[0]) else -1
-            at, backend = self._late[change][0]
-            if at > now:
-                break
-            self._late[change].popleft()
-            self._current[backend] += change
+    def _count_late(self, now: float) -> None:
+        while self._late and self._late[0][0] <= now:
+            _, backend = self._late.popleft()
+            self._current[backend] += 1
 
 
 class Faults(Struct, frozen=True):

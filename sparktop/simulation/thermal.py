@@ -47,7 +47,11 @@ def step_power_w(rows: int) -> float:
 
 
 class NodeThermal:
-    """The power, temperature and clock of a simulated machine, at any time since the last change of power."""
+    """The power, temperature and clock of a simulated machine, at any time since the last change of power.
+
+    It also counts the seconds spent in engine steps; a step in progress is counted up to the time for which
+    the seconds are requested.
+    """
 
     def __init__(self, *, ambient_c: float = AMBIENT_C, idle_w: float = LOADED_W, at: float = 0.0) -> None:
         """Start idle at the time `at`, at the temperature that settles when the power is `idle_w` watts."""
@@ -57,19 +61,23 @@ class NodeThermal:
         """Highest clock in MHz during a simulated power-delivery fault; None without a fault."""
         self._at = at
         self._power_w = idle_w
-        self._busy = False
         self._temperature_c = ambient_c + idle_w * RISE_C_PER_W
         self._energy_j = 0.0
         self._throttled_s = 0.0
+        self._busy_s = self._host_s = 0.0
+        self._busy_since_s: float | None = None
+        self._gpu_share = 1.0
 
     def draw(self, at: float, power_w: float | None, gpu_share: float = 1.0) -> None:
         """Set the power to `power_w` watts from the time `at` on; None means idle.
 
-        The GPU computes for the share `gpu_share` of the time, and idles in the rest. If `at` is before the
-        previous change of power, the time of that change is used instead.
+        In a step, the GPU computes for the share `gpu_share` of the time, and waits for the CPU in the rest.
+        If `at` is before the previous change of power, the time of that change is used for the temperature.
         """
         self._settle(at)
-        self._busy = power_w is not None
+        self._busy_s, self._host_s = self.busy_s(at), self.host_s(at)
+        self._busy_since_s = None if power_w is None else at
+        self._gpu_share = gpu_share
         wanted_w = self.idle_w if power_w is None else power_w - (1.0 - gpu_share) * (power_w - self.idle_w)
         self._power_w = wanted_w if self.pinned_mhz is None else min(wanted_w, max(PINNED_W, self.idle_w))
 
@@ -89,7 +97,7 @@ class NodeThermal:
         An idle machine has a low clock. Under load, the clock falls as the temperature rises. A simulated
         fault (`pinned_mhz`) limits the clock under load further.
         """
-        return self.load_clock_mhz(at) if self._busy else IDLE_CLOCK_MHZ
+        return IDLE_CLOCK_MHZ if self._busy_since_s is None else self.load_clock_mhz(at)
 
     def load_clock_mhz(self, at: float) -> float:
         """Return the SM clock in MHz that a step starting at the time `at` would have."""
@@ -102,7 +110,7 @@ class NodeThermal:
 
         It is 0 for an idle machine, and where a simulated fault (`pinned_mhz`) limits the clock.
         """
-        if not self._busy or self.pinned_mhz is not None:
+        if self._busy_since_s is None or self.pinned_mhz is not None:
             return 0.0
         return min(1.0, THROTTLED_PER_C * max(0.0, self.temperature_c(at) - SAG_FROM_C))
 
@@ -118,6 +126,20 @@ class NodeThermal:
     def energy_j(self, at: float) -> float:
         """Return the energy in joules that the machine has used from the start to the time `at`."""
         return self._energy_j + self._power_w * max(0.0, at - self._at)
+
+    def busy_s(self, at: float) -> float:
+        """Return the seconds in which the GPU computed from the start to the time `at`.
+
+        `at` must not be before the last call of `draw`.
+        """
+        return self._busy_s + self._gpu_share * self._in_step_s(at)
+
+    def host_s(self, at: float) -> float:
+        """Return the seconds in which steps waited for the CPU from the start to the time `at`."""
+        return self._host_s + (1.0 - self._gpu_share) * self._in_step_s(at)
+
+    def _in_step_s(self, at: float) -> float:
+        return 0.0 if self._busy_since_s is None else max(0.0, at - self._busy_since_s)
 
     def _settle(self, at: float) -> None:
         if at <= self._at:
