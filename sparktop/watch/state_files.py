@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -36,6 +35,20 @@ _MOST_FILES, _MOST_TARGETS = 64, 256
 """Most announcements, and addresses of one."""
 
 
+class _Announcement(Struct, frozen=True):
+    """What a process loads."""
+
+    pid: int
+    started: str | None
+    """When it started, as the kernel counts it."""
+    host: str
+    """The name of its machine."""
+    targets: tuple[str, ...]
+    """Addresses."""
+    result: str | None = None
+    """The file that gets the result; None if it is not kept, or was not announced."""
+
+
 @contextmanager
 def announced_load(
     urls: Iterable[str], result: Path | None, env: Mapping[str, str] = os.environ
@@ -45,80 +58,50 @@ def announced_load(
     `result` is the file that gets the result; None if it is not kept.
     Nothing is announced where the state folder cannot be written: the load matters more.
     """
-    folder = find_folder(env, BaseFolder.STATE)
-    path = None if folder is None else folder / _FOLDER / f"{os.getpid()}.json"
-    pid = os.getpid()
-    content = {
-        "pid": pid,
-        "started": _start_time(pid),
-        "host": socket.gethostname(),
-        "targets": sorted({*urls}),
-        "result": None if result is None else str(result.resolve()),
-    }
-    if path is not None:
-        with suppress(OSError):
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_whole(path, json.dumps(content))
+    folder, pid = find_folder(env, BaseFolder.STATE), os.getpid()
+    if folder is None:
+        yield
+        return
+    path = folder / _FOLDER / f"{pid}.json"
+    kept = None if result is None else str(result.resolve())
+    load = _Announcement(pid, _start_time(pid), socket.gethostname(), tuple(sorted({*urls})), kept)
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_whole(path, msgspec.json.encode(load))
     try:
         yield
     finally:
-        if path is not None:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-
-
-class _Announcement(Struct, frozen=True):
-    """What a living process of this user on this machine loads."""
-
-    pid: int
-    urls: tuple[str, ...]
-    result: Path | None
-    """The file of the result; None if it is not kept, or was not announced."""
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 def announced_loads(env: Mapping[str, str] = os.environ) -> dict[int, tuple[str, ...]]:
     """Return the addresses that other living processes of this user load from this machine, by process ID."""
-    return {load.pid: load.urls for load in _announcements(env) if load.pid != os.getpid()}
+    loads = (load for load in _announcements(env) if load.pid != os.getpid())
+    return {load.pid: load.targets[:_MOST_TARGETS] for load in loads}
 
 
 def results_under_way(env: Mapping[str, str] = os.environ) -> frozenset[Path]:
     """Return the result files of sweeps that run now: of this and of other processes of this user here."""
-    return frozenset(load.result for load in _announcements(env) if load.result is not None)
+    return frozenset(Path(load.result) for load in _announcements(env) if load.result is not None)
 
 
 def _announcements(env: Mapping[str, str]) -> list[_Announcement]:
-    """Return what living processes announced.
+    """Return what living processes on this machine announced.
 
     A file of another user, a link, a file that others may write, and one whose process has ended are ignored.
     """
     folder = find_folder(env, BaseFolder.STATE)
-    if folder is None:
-        return []
-    try:
-        paths = sorted((folder / _FOLDER).glob("*.json"))[:_MOST_FILES]
-    except OSError:
-        return []
-    return [load for load in map(_read_announced, paths) if load is not None]
+    loads: list[_Announcement] = []
+    with suppress(OSError):
+        for path in sorted(folder.joinpath(_FOLDER).glob("*.json"))[:_MOST_FILES] if folder else ():
+            with suppress(OSError, ValueError, RecursionError):
+                loads.append(msgspec.json.decode(read_own(path, _LONGEST), type=_Announcement))
+    here = (load for load in loads if load.pid > 0 and load.host == socket.gethostname())
+    return [load for load in here if _is_alive(load.pid, load.started)]
 
 
-def _read_announced(path: Path) -> _Announcement | None:
-    try:
-        content = json.loads(read_own(path, _LONGEST))
-    except (OSError, ValueError, RecursionError):
-        return None
-    if not isinstance(content, dict):
-        return None
-    pid, targets = content.get("pid"), content.get("targets")
-    if type(pid) is not int or pid <= 0 or not isinstance(targets, list):
-        return None
-    if content.get("host") != socket.gethostname() or not _is_alive(pid, content.get("started")):
-        return None
-    urls = tuple(target for target in targets[:_MOST_TARGETS] if isinstance(target, str))
-    result = content.get("result")
-    return _Announcement(pid, urls, Path(result) if isinstance(result, str) else None)
-
-
-def _is_alive(pid: int, started: object) -> bool:
+def _is_alive(pid: int, started: str | None) -> bool:
     """Return whether the process that announced itself still runs, and no other one has its number."""
     now = _start_time(pid)
     if now is not None:
