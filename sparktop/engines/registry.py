@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.engines import document, llamacpp, ollama, openai, sglang, tgi, triton, trtllm, vllm, workers
+from sparktop.engines import document, llamacpp, ollama, openai, sglang, tgi, trtllm, vllm, workers
 from sparktop.engines.document import Answers
 from sparktop.engines.exposition import Page, PageError, PageText, Reader
 from sparktop.engines.router_pages import ROUTERS_ONLY, TITLES, router_kind
@@ -194,7 +194,9 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
         ),
         "mindie": _engine_with_metrics_port("MindIE", _read_mindie, _MINDIE_PREFIX),
         "triton": _engine_with_metrics_port(
-            "Triton", _page_reader("nv_inference_", triton.READER, triton.sample_of), "nv_inference_"
+            "Triton",
+            _page_reader("nv_inference_", workers.TRITON_READER, workers.sample_of_triton),
+            "nv_inference_",
         ),
         "max": _engine_with_metrics_port(
             "Modular MAX", _page_reader("maxserve_", workers.MAX_READER, workers.sample_of_max), "maxserve_"

@@ -1,4 +1,4 @@
-"""Readers for ports of metrics alone: Dynamo workers without their engine's, LMCache's server, Modular MAX.
+"""Readers for ports of metrics alone: Dynamo workers without their engine's, LMCache's server, MAX, Triton.
 
 * Dynamo worker: `dynamo_component_*` at the port of `DYN_SYSTEM_PORT`. Its requests in flight are running and
   waiting ones together, so neither number is known. The worker's engine writes its names on the same page:
@@ -10,13 +10,20 @@
   milliseconds. `num_requests_running` counts requests from their arrival to their end, so those that wait are
   among them; older versions do not count these. Tokens are counted at a request's end, the cache's at its
   start. A counter of loads has the models' names.
+* Triton with the TensorRT-LLM backend: port 8002. Triton's metrics are described in its
+  `docs/user_guide/metrics.md`, those of the backend (`nv_trt_llm_*`) in TensorRT-LLM's
+  `custom_metrics_reporter.cc`. A request passes several models of an ensemble (tokenizer, engine,
+  detokenizer), and each counts it. Only the model that also has `nv_trt_llm_*` metrics is read. Without that
+  backend, requests are known only where a single model is served. Times are counters in microseconds, counted
+  when a request ends: means are exact, quantiles unknown. `request_type="active"` includes requests that wait
+  inside the engine, so "scheduled" is the number of running ones.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from sparktop.engines.exposition import Page, Places, Reader
+from sparktop.engines.exposition import Family, Page, Places, Reader
 from sparktop.engines.lanes import (
     DYNAMO_IN_FLIGHT,
     SHARED_COUNTS,
@@ -28,6 +35,7 @@ from sparktop.engines.lanes import (
     LanePage,
     dynamo_role,
     finished_by_reason,
+    label,
     names_of,
     of_label,
     requests,
@@ -203,3 +211,62 @@ def sample_of_lmcache(families: Page, at: float) -> EngineSample:
         start_time=start_time(families.get(START, {})),
         note=LMCACHE_NOTE,
     )
+
+
+_TRITON_GENERAL = "nv_trt_llm_general_metrics"
+_TRITON_REQUESTS, _TRITON_BLOCKS = "nv_trt_llm_request_metrics", "nv_trt_llm_kv_cache_block_metrics"
+_TRITON: Fields = (
+    ("running", (_TRITON_REQUESTS,), of_label("request_type", "scheduled", combine=requests)),
+    ("waiting", (_TRITON_REQUESTS,), of_label("request_type", "waiting", combine=requests)),
+    ("kv_cache_percent", (_TRITON_BLOCKS,), of_label("kv_cache_block_type", "fraction", combine=share)),
+    ("prompt_tokens", ("nv_llm_input_token_len_sum",), total),
+    ("generation_tokens", ("nv_llm_output_token_len_sum",), total),
+    ("engine_work", (_TRITON_GENERAL,), of_label("general_type", "iteration_counter", combine=total)),
+)
+_TRITON_DONE = {"success": "nv_inference_request_success", "failure": "nv_inference_request_failure"}
+_TRITON_TIMES = {"e2e": "nv_inference_request_duration_us", "queue": "nv_inference_queue_duration_us"}
+TRITON_READER = Reader(names_of(_TRITON, (), *_TRITON_DONE.values(), *_TRITON_TIMES.values()))
+
+
+def sample_of_triton(families: Page, at: float) -> EngineSample:
+    """Parse a metrics page with at least one `nv_inference_` sample, dated `at` (monotonic seconds).
+
+    Raises:
+        PageError: the page holds more samples than any real server has.
+    """
+    request_family = families.get(_TRITON_REQUESTS) or families.get(_TRITON_DONE["success"], {})
+    models = {label(labels, "model") or "" for labels in request_family} - {""}
+    own_models = models if _TRITON_REQUESTS in families or len(models) == 1 else set()
+    places_of = families.places if own_models else {}
+    of_models = {name: where(places, "model", *own_models) for name, places in places_of.items()}
+    kept_places = {name: places for name, places in of_models.items() if places}
+    kept = Page(kept_places, {}, families.values_read)
+    page = LanePage(kept, model_label="model")
+    fields = page.read(_TRITON, ())["0"]
+    fields["kv_capacity_tokens"] = _kv_capacity(kept.get(_TRITON_BLOCKS, {}))
+    counts = {word: total(kept.get(name, {})) for word, name in _TRITON_DONE.items()}
+    done = {word: count for word, count in counts.items() if count is not None}
+    for field, name in _TRITON_TIMES.items():
+        spent_us = total(kept.get(name, {}))
+        if spent_us is not None and "success" in done:
+            fields[field] = Histogram((float("inf"),), (done["success"],), spent_us / 1e6)
+    slots = total_or_none(where(kept.get(_TRITON_REQUESTS, {}), "request_type", "max"))
+    return EngineSample(
+        at=at,
+        engine="triton",
+        lanes=(LaneSample("0", per_finished_request=True, finished=done, **fields),),
+        models=page.model_names(),
+        slots=None if slots is None else int(slots),
+        counted_at_arrival=frozenset({"prompt_tokens"}),
+        note=None
+        if own_models
+        else "several models and no TensorRT-LLM among them: requests cannot be counted",
+    )
+
+
+def _kv_capacity(blocks: Family) -> float | None:
+    """Return the size of the KV cache in tokens: its number of blocks times the tokens of a block."""
+    number, tokens = (
+        total_or_none(where(blocks, "kv_cache_block_type", kind)) for kind in ("max", "tokens_per")
+    )
+    return None if number is None or tokens is None else number * tokens
