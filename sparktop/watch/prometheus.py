@@ -60,6 +60,8 @@ _CLOCK_STEP_S = 2.0
 """Smaller changes between the clocks are ignored."""
 _SKEW_S = 5.0
 """A clock that is wrong by more is mentioned."""
+_MOST_ROUTERS, _MOST_DEPLOYMENTS, _LONGEST_NAME = 16, 256, 64
+"""Most routers, servers behind each, and characters of a name."""
 
 
 class PrometheusFeed:
@@ -95,7 +97,8 @@ class PrometheusFeed:
         """The machines of these servers, as the store knows them."""
         self.names: dict[str, FoundServer] = {}
         """The same by name."""
-        self._routers = Routers(store, deliver, clock)
+        self._routers: set[str] = set()
+        """Names of the routers that were added to the store."""
         self._paused: frozenset[str] = frozenset()
         """Names of the servers that are polled directly at present."""
         self._gone: dict[Key, float] = {}
@@ -153,7 +156,7 @@ class PrometheusFeed:
         """Query what is due, in this order: clocks, `up`, servers, figures of all, samples of a few."""
         await self._update_clocks()
         is_fleet_due = began - self._fleet_at >= _DUE_SHARE * self.pace.every_s * self.pace.slowed
-        if is_fleet_due or len(self._finder.found.servers) <= MOST_RAW:
+        if is_fleet_due or len(self._finder.servers) <= MOST_RAW:
             # It reads `up` of all targets: of 10,000 servers and their machines half a second of CPU time.
             await self._read_up()
         if self._found_at is None or began - self._found_at >= FIND_AGAIN_S * self.pace.slowed:
@@ -185,18 +188,18 @@ class PrometheusFeed:
 
         The first time counts as earlier, so that servers whose first scrape comes later are found soon.
         """
-        is_first = not self._finder.found.servers
+        is_first = not self._finder.servers
         await self._finder.find()
         self.pace.every_s = self._finder.every_s or self.pace.every_s
         if await self._finder.has_just_begun(self.pace.every_s, began):
             return None
-        if fault := self._finder.found.groups_fault:
+        if fault := self._finder.groups_fault:
             self._store.note(self.target.name, f"{fault}: {GROUPS_ADVICE}", Severity.WARNING)
-        if is_first and len(self._finder.found.servers) > MOST_RAW:
+        if is_first and len(self._finder.servers) > MOST_RAW:
             # The screen has the figures of all before the machines of so many servers are found.
             await self._read_up()
             await self._read_fleet(began, is_first=True)
-        await self._machines.find(self._finder.found.servers, self._finder.dead)
+        await self._machines.find(self._finder.servers, self._finder.dead)
         self._choose_raw()
         if not is_first:
             return began
@@ -208,7 +211,7 @@ class PrometheusFeed:
 
     def _choose_raw(self) -> None:
         """Choose the servers whose raw samples are read, and add them to the store."""
-        servers, source = self._finder.found.servers, self.target.name
+        servers, source = self._finder.servers, self.target.name
         if len(servers) > MOST_RAW:
             servers = tuple(server for server in servers if server.group == self._group)[:MOST_IN_GROUP]
         candidates = {server.key: server for server in unwatched_elsewhere(servers, self._store, source)}
@@ -244,7 +247,7 @@ class PrometheusFeed:
             server, message = self._raw[key], f"it is no target of {self.target.name} any more"
             if (successor := names.get(server.name)) is not None:
                 self._hand_on(server, successor)
-            elif any(server.key == key for server in self._finder.found.servers):
+            elif any(server.key == key for server in self._finder.servers):
                 self._forget(key)
             elif key not in self._gone:
                 self._gone[key] = now
@@ -286,13 +289,26 @@ class PrometheusFeed:
             await self._samples.read(servers, self.pace, len(self._raw), shift_s)
             await self._machines.read_raw(self._raw.values(), self._finder.dead, shift_s, self.pace.every_s)
         self._samples.deliver_dead(self._raw.values())
-        self._routers.deliver(self._finder)
+        self._deliver_routers()
+
+    def _deliver_routers(self) -> None:
+        """Deliver each router with the servers behind it, which form a group if they are read."""
+        finder, now = self._finder, self._clock()
+        for key, urls in list(finder.routers.items())[:_MOST_ROUTERS]:
+            name = clean(key.address or key.job, _LONGEST_NAME)
+            url = finder.active[key].url if key in finder.active else f"http://{key.address}"
+            if name not in self._routers:
+                self._routers.add(name)
+                self._store.add(RouterTarget(name, url))
+            deployments = tuple(Deployment(url, url) for url in urls[:_MOST_DEPLOYMENTS])
+            sample = RouterSample(now, STACK, alive=key not in finder.dead, deployments=deployments)
+            self._deliver(SourceKey.router(name), sample, None)
 
     async def _read_fleet(self, began: float, *, is_first: bool = False) -> None:
         """Deliver the figures of all servers; at first those that need few queries, without machines."""
         if self._clocks is None:
             return
-        matchers, every_s, servers = self.target.selector, self.pace.every_s, self._finder.found.servers
+        matchers, every_s, servers = self.target.selector, self.pace.every_s, self._finder.servers
         replicated, engines = self._finder.replicated, {server.engine for server in servers}
         began_reading = self._clock()
         figures = await gauges_and_rates(
@@ -340,7 +356,7 @@ class PrometheusFeed:
         federated = "it federates another Prometheus: whether a server is down is not known"
         parts = (
             self.pace.note,
-            federated if self._finder.found.federated else "",
+            federated if self._finder.federated else "",
             next(iter((*warnings, *self._samples.warnings)), ""),
             self._machines.problem,
         )
@@ -464,37 +480,6 @@ class SampleReader:
             message = f"{self._target.name} cannot scrape it (up is 0){error}"
             failure = Failure(FailureKind.UNREACHABLE, clean(message), now)
             self._deliver(SourceKey.backend(down.name), failure, None)
-
-
-# Delivers the routers that a Prometheus scrapes, each with the servers behind it.
-
-
-_MOST_ROUTERS, _MOST_DEPLOYMENTS, _LONGEST_NAME = 16, 256, 64
-"""Most routers, servers behind each, and characters of a name."""
-
-
-class Routers:
-    """The routers of one Prometheus."""
-
-    def __init__(self, store: Store, deliver: Deliver, clock: Callable[[], float]) -> None:
-        """Add routers to `store`, and hand over what is known of them by `deliver`."""
-        self._store = store
-        self._deliver = deliver
-        self._clock = clock
-        self._added: set[str] = set()
-
-    def deliver(self, finder: Finder) -> None:
-        """Deliver each router with the servers behind it, which form a group if they are read."""
-        now = self._clock()
-        for key, urls in list(finder.found.routers.items())[:_MOST_ROUTERS]:
-            name = clean(key.address or key.job, _LONGEST_NAME)
-            url = finder.active[key].url if key in finder.active else f"http://{key.address}"
-            if name not in self._added:
-                self._added.add(name)
-                self._store.add(RouterTarget(name, url))
-            deployments = tuple(Deployment(url, url) for url in urls[:_MOST_DEPLOYMENTS])
-            sample = RouterSample(now, STACK, alive=key not in finder.dead, deployments=deployments)
-            self._deliver(SourceKey.router(name), sample, None)
 
 
 # Which servers of a Prometheus are read through it, and how the store knows them.

@@ -25,7 +25,6 @@ from sparktop.sources.prometheus.found import (
     ActiveTarget,
     FoundServer,
     Key,
-    ScrapedTargets,
     active_targets,
     down_query,
     found_routers,
@@ -84,7 +83,13 @@ class Finder:
         """Query by `client`."""
         self._target = target
         self._client = client
-        self.found = ScrapedTargets()
+        self.servers: tuple[FoundServer, ...] = ()
+        self.routers: dict[Key, tuple[str, ...]] = {}
+        """The URLs that each router sends to."""
+        self.groups_fault = ""
+        """What is wrong with the labels that name the groups, in one line; "" for nothing."""
+        self.federated = False
+        """Whether an instance repeats under several exported ones: then `up` is not that of the servers."""
         self.active: dict[Key, ActiveTarget] = {}
         """What the list of targets says, where there is one and it is not too long."""
         self.labels: dict[Key, Labels] = {}
@@ -138,8 +143,8 @@ class Finder:
         silent = await self._servers_down(answering)
         listed = tuple(sorted((*answering, *silent), key=lambda server: server.name)) if silent else answering
         keys = {server.key for server in answering}
-        fault = groups_fault(answer.series, group_by)
-        self.found = ScrapedTargets(listed, found_routers(routers.series), fault, is_federated(keys))
+        self.servers, self.routers = listed, found_routers(routers.series)
+        self.groups_fault, self.federated = groups_fault(answer.series, group_by), is_federated(keys)
         if self.every_s is None and answering:
             # By samples of a few servers; those that are down may have none: then by their series `up`.
             only = f"instance=~{any_of({server.key.instance for server in answering[:_SAMPLED]})}"
@@ -153,7 +158,7 @@ class Finder:
         keys, names = {server.key for server in answering}, {server.name for server in answering}
         missing = [
             server
-            for server in self.found.servers
+            for server in self.servers
             if server.key not in keys and server.name not in names and server.key not in self._left_out
         ]
         if any(server.key.target not in self.dead for server in missing):
@@ -177,7 +182,7 @@ class Finder:
             return servers
         answer = await self._client.query(times_query(more, groups))
         times = {key_of(answered.labels): answered.value or 0.0 for answered in answer.series}
-        earlier = {server.key for server in self.found.servers}
+        earlier = {server.key for server in self.servers}
         left_out = keys_to_leave_out(groups, times, self.active, earlier, self.every_s or USUAL_S)
         left_out |= {key for key in single if times.get(key, 0.0) <= left_out_before[key]}
         self._left_out = {key: times.get(key, 0.0) for key in left_out}
@@ -192,7 +197,7 @@ class Finder:
             if key in self.down and searches < _ASKED_EACH
         }
         wanted_targets = self.down - self._past.keys() - self._no_servers.keys()
-        wanted_targets -= {server.key.target for server in self.found.servers}
+        wanted_targets -= {server.key.target for server in self.servers}
         if wanted_targets:
             wanted_targets -= await in_reader(partial(target_keys, series))
         if not wanted_targets:
@@ -225,14 +230,14 @@ class Finder:
         Raises:
             AnswerError: the query failed.
         """
-        if self.found.servers and self.every_s is not None:
+        if self.servers and self.every_s is not None:
             self._new_since = None
             return False
         if self._new_since is None:
             self._new_since = now
         if now - self._new_since > _NEW_S:
             return False
-        if self.found.servers:
+        if self.servers:
             return True
         answer = await self._client.query(f"count({selector(('up',))} offset {2 * every_s:.0f}s)")
         return not answer.series
@@ -245,13 +250,13 @@ class Finder:
         """
         all_jobs = {
             *jobs,
-            *({server.key.job for server in self.found.servers} if not self.found.federated else ()),
+            *({server.key.job for server in self.servers} if not self.federated else ()),
         }
         if not all_jobs:
             return
         self.dead = await down_targets(self._client, all_jobs)
         unknown = {server.key.instance for server in servers if server.key.target not in self.labels}
-        if unknown and not self.found.federated:
+        if unknown and not self.federated:
             query = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
             answer = await self._client.query(query)
             for series in answer.series:
@@ -264,7 +269,7 @@ class Finder:
         Raises:
             AnswerError: the query failed.
         """
-        all_jobs = {*jobs, *(server.key.job for server in self.found.servers)}
+        all_jobs = {*jobs, *(server.key.job for server in self.servers)}
         up = selector(("up",), f"job=~{any_of(sorted(all_jobs))}")
         answer = await self._client.query(f"max(timestamp({up}))")
         return answer.series[0].value if answer.series else None

@@ -15,7 +15,7 @@ from math import inf
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.engines.lanes import REPLICA_LABELS
 from sparktop.engines.tables import RUNNING
@@ -101,18 +101,6 @@ class FoundServer(Struct, frozen=True):
     """Its node in Kubernetes, where a label names it."""
     gauge: str = ""
     """The name of its gauge of running requests, whose prefix its other metrics have."""
-
-
-class ScrapedTargets(Struct, frozen=True):
-    """What a Prometheus scrapes."""
-
-    servers: tuple[FoundServer, ...] = ()
-    routers: Mapping[Key, tuple[str, ...]] = field(default_factory=dict)
-    """The URLs that each router sends to."""
-    groups_fault: str = ""
-    """What is wrong with the labels that name the groups, in one line; "" for nothing."""
-    federated: bool = False
-    """Whether an instance repeats under several exported ones: then `up` is not that of the servers."""
 
 
 def servers_query(more: str, group_by: Sequence[str], *, past_s: int | None = None) -> str:
