@@ -41,21 +41,6 @@ def size(text: str) -> int:
         ) from None
 
 
-_SERVICE = """\
-# As root it reads what engines of all users hold open, and the kernel's log; root's keys are those of ssh.
-CapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_SYS_PTRACE CAP_SYSLOG
-DeviceAllow=/dev/kmsg r
-ProtectHome=read-only
-StateDirectory=sparktop-record
-StateDirectoryMode=0700
-# The minutes around chosen alerts are kept in sparktop/incidents there.
-Environment=XDG_STATE_HOME=%S/sparktop-record
-# The recorder should be the last to go when memory runs out, and is not paged out.
-OOMScoreAdjust=-900
-MemoryMax=512M
-MemorySwapMax=0
-CPUWeight=20"""
-"""Lines of the systemd unit besides the command and those that all units share."""
 _STATE = "/var/lib/sparktop-record"
 """The folder that systemd makes for the unit; not the agent's, which belongs to another user."""
 
@@ -173,32 +158,14 @@ def _check(path: Path, output: str | None) -> int:
 
 def unit(program: Path, output: str | None, words: Sequence[str], needs: Needs) -> str:
     """Return a systemd unit that records in the file `output`; `words` and `needs` are of `unit_words`."""
-    # Late: --help needs none of it.
-    from sparktop.agent.unit import (
-        HARDENING,
-        environment_lines,
-        quote_word,
-        start_note,
-        unit_text,
-    )
+    from sparktop.agent.unit import filled, quote_word  # late: --help needs none of it
 
     file = f"{_STATE}/night.rec.zst" if output is None else str(Path(output).absolute())
-    note = (
-        "# Record *other* hosts where you can: a machine that hangs writes nothing, and its last seconds are "
-        "lost."
-    )
     folder = Path(file).parent
-    # Root needs this capability to write in a folder of another user.
-    folder_lines = (
-        []
-        if folder.is_relative_to(_STATE)
-        else [f"ReadWritePaths={quote_word(str(folder))}", "CapabilityBoundingSet=CAP_DAC_OVERRIDE"]
-    )
-    return unit_text(
+    return filled(
         "record",
-        "recorder: what servers and machines did, for later",
         " ".join((quote_word(str(program)), "record", *words, "--append", "-o", quote_word(file))),
-        (*environment_lines(named=needs.variables), HARDENING, _SERVICE, *folder_lines),
-        after="network-online.target time-sync.target",
-        notes=(start_note("record"), note),
+        variables=needs.variables,
+        # Root needs a capability to write in a folder of another user.
+        folder="" if folder.is_relative_to(_STATE) else quote_word(str(folder)),
     )
