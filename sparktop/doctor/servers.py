@@ -215,7 +215,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
         return [reach, replace(failure, advice=_PROMETHEUS_ADVICE.get(error.kind, failure.advice))]
     finally:
         await client.close()
-    servers, down, every_s = finder.found.servers, finder.down, finder.every_s
+    servers, down, every_s = finder.servers, finder.down, finder.every_s
     groups = len({server.group for server in servers})
     checks = [reach, _prometheus_clock_check(target.name, clocks.ahead_s)]
     if not servers:
@@ -237,9 +237,9 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     if dead := down & {server.key.target for server in servers}:
         advice = "start them, or correct their targets: the Prometheus cannot scrape them"
         checks.append(Check(f"{target.name} down", Status.FAIL, down_text(dead), advice))
-    if fault := finder.found.groups_fault:
+    if fault := finder.groups_fault:
         checks.append(Check(f"{target.name} groups", Status.WARN, fault, GROUPS_ADVICE))
-    if finder.found.federated:
+    if finder.federated:
         federated = "it federates another one: whether a server is down is not known"
         checks.append(Check(f"{target.name} federation", Status.WARN, federated, "name that one instead"))
     return checks
