@@ -146,6 +146,17 @@ def read_own(path: Path, most: int) -> bytes:
         return stream.read(most)
 
 
+def filled_template(path: Path, **values: object) -> str:
+    """Return the text of a template for jinja2 beside a module, with `values` and without escapes."""
+    from jinja2 import StrictUndefined, Template  # late: few commands write such a text
+
+    text = path.read_text(encoding="utf-8")
+    template = Template(
+        text, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    return str(template.render(values))
+
+
 def write_whole(path: Path, content: str | bytes, mode: int = PRIVATE) -> None:
     """Replace a file atomically: at any time, even after a crash, it has either its old or its new content.
 

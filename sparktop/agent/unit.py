@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.config.watch import Needs, needs_of
 from sparktop.errors import UsageError
+from sparktop.files import filled_template
 
 USUAL_TOKEN_FILE = "/etc/sparktop/token"  # noqa: S105 - a place, not a token
 """The token file in the unit if a token is required and no file was given."""
@@ -36,14 +37,9 @@ class UnitFlags(Struct, frozen=True):
 
 def filled(command: str, words: str, **values: object) -> str:
     """Return the unit of a command of sparktop, which `words` start; `values` are those of the template."""
-    from jinja2 import StrictUndefined, Template  # late: few commands print a unit
-
-    text = Path(__file__).with_name("unit.service").read_text(encoding="utf-8")
-    template = Template(
-        text, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
-    )
     usual = {"makes_token": False, "credentials": (), "variables": False, "home": "", "folder": ""}
-    return str(template.render({**usual, **values}, command=command, words=words))
+    path = Path(__file__).with_name("unit.service")
+    return filled_template(path, **{**usual, **values}, command=command, words=words)
 
 
 def unit(flags: UnitFlags, *, wants_token: bool) -> str:

@@ -1,14 +1,15 @@
-"""A configuration file written from what was found: machines, servers and routers, with comments."""
+"""A configuration file written from what was found, with comments, from the template `found.toml.jinja`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from sparktop.analysis.placement import address_of
 from sparktop.config.toml_text import toml_value
 from sparktop.errors import ConfigError
-from sparktop.files import FILE_NAME
+from sparktop.files import FILE_NAME, filled_template
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
@@ -23,18 +24,8 @@ from sparktop.model.targets import (
 )
 from sparktop.model.text import clean
 
-_HEAD = f"""\
-# Written by sparktop from what answered on {{day}}. Every setting with its default: sparktop config --default
-# After a change: sparktop config --check {FILE_NAME}
-"""
 _LONGEST_NAME = 64
 """Most characters of a name in the file."""
-_NO_DEPLOYMENTS = (
-    "# Its deployments are not known: with its key they are read and matched, else list what is behind it."
-)
-"""Comment on a router that does not say what is behind it."""
-_KEY_HINT = "# The name of the environment variable that holds its API key."
-"""Comment on the variable of a key."""
 
 
 def check_origin(watch: Watch) -> None:
@@ -59,35 +50,39 @@ def toml_of_targets(targets: Sequence[Target], snapshot: Snapshot) -> str:
     """
     if not targets:
         raise ConfigError("nothing was found to write: name TARGETs")
-    machines = [target for target in targets if isinstance(target, NodeTarget) and target.scrape is None]
     servers = [target for target in targets if isinstance(target, BackendTarget) and target.scrape is None]
     nodes = {view.name: view for view in snapshot.nodes}
     backends = {view.name: view for view in snapshot.backends}
     routers = {view.name: view for view in snapshot.routers}
     placed = {server.name: _machines_of(server, backends.get(server.name), snapshot) for server in servers}
-    blocks = [
-        *(_node_table(machine, nodes.get(machine.name)) for machine in machines),
-        *_unknown_machines([server for server in servers if not placed[server.name]]),
-        *(_backend_table(server, backends.get(server.name), placed[server.name]) for server in servers),
-        *(
-            _router_table(target, routers.get(target.name), servers)
-            for target in targets
-            if isinstance(target, RouterTarget)
-        ),
-        *(
-            [
-                "[[prometheus]]",
-                _toml_pair("name", target.name),
-                _toml_pair("url", target.url),
-                "# The name of the environment variable that holds its token.",
-                '#bearer_env = "PROMETHEUS_TOKEN"',
-            ]
-            for target in targets
-            if isinstance(target, PrometheusTarget)
-        ),
-    ]
-    head = _HEAD.format(day=snapshot.taken_at.date().isoformat())
-    return "\n".join([head, *("\n".join([*block, ""]) for block in blocks)])
+    return (
+        filled_template(
+            Path(__file__).with_name("found.toml.jinja"),
+            toml=toml_value,
+            host_of=_host_of,
+            unauthorized=FailureKind.UNAUTHORIZED,
+            day=snapshot.taken_at.date().isoformat(),
+            file_name=FILE_NAME,
+            machines=[
+                (target, _about_machine(nodes.get(target.name)))
+                for target in targets
+                if isinstance(target, NodeTarget) and target.scrape is None
+            ],
+            unknown_hosts=dict.fromkeys(_host_of(server) for server in servers if not placed[server.name]),
+            servers=[
+                (server, view := backends.get(server.name), _about_server(view), placed[server.name])
+                for server in servers
+            ],
+            server_names=[server.name for server in servers],
+            routers=[
+                (target, *_about_router(routers.get(target.name), servers))
+                for target in targets
+                if isinstance(target, RouterTarget)
+            ],
+            prometheus=[target for target in targets if isinstance(target, PrometheusTarget)],
+        ).rstrip()
+        + "\n"
+    )
 
 
 def without_router(targets: Sequence[Target]) -> str | None:
@@ -109,118 +104,61 @@ def _machines_of(target: BackendTarget, view: BackendView | None, snapshot: Snap
     )
 
 
-def _node_table(target: NodeTarget, view: NodeView | None) -> Iterator[str]:
-    """Yield the table of a machine."""
-    yield "[[nodes]]"
-    yield from _node_facts(view)
-    yield _toml_pair("name", target.name)
-    yield _toml_pair("via", target.via)
-    if target.url is not None:
-        yield _toml_pair("url", target.url)
-        yield "# The name of the environment variable that holds the agent's token."
-        yield '#token_env = "SPARKTOP_TOKEN"'
-    if target.ssh is not None:
-        yield _toml_pair("ssh", target.ssh)
+def _host_of(target: BackendTarget) -> str:
+    return clean(urlsplit(target.url).hostname or "", _LONGEST_NAME)
 
 
-def _node_facts(view: NodeView | None) -> Iterator[str]:
-    """Yield a comment on what a machine is."""
+def _about_machine(view: NodeView | None) -> Iterator[str]:
+    """Yield why a machine did not answer, and what it is."""
     if view is None:
         return
-    yield from _failure_comment(view.failure)
+    yield from _why_unanswered(view.failure)
     gpus = () if view.sample is None else dict.fromkeys(gpu.name for gpu in view.sample.gpus)
     facts = view.identity
-    words = [facts.product, *gpus, facts.os, facts.driver and f"driver {facts.driver}"]
-    if any(words):
-        yield f"# {', '.join(clean(word, 60) for word in words if word)}"
+    yield from _in_a_line(facts.product, *gpus, facts.os, facts.driver and f"driver {facts.driver}")
 
 
-def _unknown_machines(targets: Iterable[BackendTarget]) -> Iterator[list[str]]:
-    """Yield a commented machine for each host of `targets`, to uncomment."""
-    hosts = dict.fromkeys(urlsplit(target.url).hostname or "" for target in targets)
-    for host in hosts:
-        name = clean(host, _LONGEST_NAME)
-        yield [
-            f"# The machine {name} is not watched. Over ssh nothing has to be installed there.",
-            "#[[nodes]]",
-            f"#{_toml_pair('name', name)}",
-            '#via = "ssh"',
-            f"#{_toml_pair('ssh', name)}",
-        ]
-
-
-def _backend_table(target: BackendTarget, view: BackendView | None, nodes: tuple[str, ...]) -> Iterator[str]:
-    """Yield the table of a backend; what is not known is a comment to fill in."""
-    yield "[[backends]]"
-    if view is not None:
-        yield from _backend_facts(view)
-    yield _toml_pair("name", target.name)
-    yield _toml_pair("url", target.url)
-    yield _toml_pair("engine", (view and view.engine) or target.engine)
-    host = clean(urlsplit(target.url).hostname or "", _LONGEST_NAME)
-    yield _toml_pair("nodes", nodes) if nodes else f"#{_toml_pair('nodes', (host,))}"
-    if target.slots is not None:
-        yield f"slots = {target.slots}"
-    elif view is not None and view.slots is not None:
-        yield "# How many requests it runs at once is read: to be written only where it is another number."
-        yield f"#slots = {view.slots}"
-    elif view is not None and view.engine == "vllm":
-        yield "# How many requests it runs at once: write its --max-num-seqs, which vLLM does not report."
-        yield "#slots = ?"
-    if view is not None and view.failure is not None and view.failure.kind is FailureKind.UNAUTHORIZED:
-        yield _KEY_HINT
-        yield '#api_key_env = "VLLM_API_KEY"'
-
-
-def _backend_facts(view: BackendView) -> Iterator[str]:
-    yield from _failure_comment(view.failure)
+def _about_server(view: BackendView | None) -> Iterator[str]:
+    """Yield why a server did not answer, and what it is."""
+    if view is None:
+        return
+    yield from _why_unanswered(view.failure)
     length = None if view.max_model_len is None else f"context {view.max_model_len:,} tokens"
-    engine = " ".join(word for word in (view.engine, view.version) if word)
-    if words := [clean(word, 120) for word in (engine, view.model, length) if word]:
-        yield f"# {', '.join(words)}"
+    yield from _in_a_line(" ".join(word for word in (view.engine, view.version) if word), view.model, length)
 
 
-def _router_table(
-    target: RouterTarget, view: RouterView | None, servers: Sequence[BackendTarget]
-) -> Iterator[str]:
-    """Yield the table of a router, with the backends that were matched."""
-    yield "[[routers]]"
-    if view is not None:
-        yield from _failure_comment(view.failure)
-        words = [view.sample.kind, view.sample.version, view.strategy_read and view.strategy]
-        if parts := [clean(word, 60) for word in words if word]:
-            yield f"# {', '.join(parts)}"
-    yield _toml_pair("name", target.name)
-    yield _toml_pair("url", target.url)
-    matched = {} if view is None else {name: to for name, to in (view.deployments or {}).items() if to}
-    backends = tuple(dict.fromkeys(matched.values())) or (() if view is None else view.backends)
-    if backends:
-        yield _toml_pair("backends", backends)
-    else:
-        yield _NO_DEPLOYMENTS
-        yield f"#{_toml_pair('backends', tuple(server.name for server in servers))}"
-    if matched:
-        yield f"deployments = {toml_value(matched)}"
-    if view is not None:
-        yield from _unwatched_deployments(view, servers)
-    yield _KEY_HINT
-    yield '#api_key_env = "LITELLM_KEY"'
+def _about_router(
+    view: RouterView | None, servers: Sequence[BackendTarget]
+) -> tuple[list[str], tuple[str, ...], dict[str, str], list[str]]:
+    """Return comments on a router, its backends, those by deployment, and addresses of the others."""
+    if view is None:
+        return [], (), {}, []
+    sample = view.sample
+    comments = [
+        *_why_unanswered(view.failure),
+        *_in_a_line(sample.kind, sample.version, view.strategy_read and view.strategy),
+    ]
+    matched = {name: backend for name, backend in (view.deployments or {}).items() if backend}
+    backends = tuple(dict.fromkeys(matched.values())) or view.backends
+    return comments, backends, matched, list(_unwatched_deployments(view, servers))
 
 
 def _unwatched_deployments(view: RouterView, servers: Sequence[BackendTarget]) -> Iterator[str]:
-    """Yield a comment for each deployment that is not among the backends."""
+    """Yield the address of each deployment that is not among the backends."""
     watched = {address_of(target.url) for target in servers}
     for deployment in view.sample.deployments or ():
         if view.deployments is not None and view.deployments.get(deployment.id) is None:
             address = deployment.address and address_of(deployment.address)
             if not address or address not in watched:
-                yield f"# Not watched: {clean(deployment.address or deployment.id, 200)}"
+                yield clean(deployment.address or deployment.id, 200)
 
 
-def _failure_comment(failure: Failure | None) -> Iterator[str]:
+def _why_unanswered(failure: Failure | None) -> Iterator[str]:
     if failure is not None:
-        yield f"# It did not answer: {clean(failure.message, 200)}"
+        yield f"It did not answer: {clean(failure.message, 200)}"
 
 
-def _toml_pair(key: str, value: str | tuple[str, ...]) -> str:
-    return f"{key} = {toml_value(value)}"
+def _in_a_line(*facts: object) -> Iterator[str]:
+    """Yield those facts that are known, if any, in one line."""
+    if known := [clean(fact, 120) for fact in facts if fact]:
+        yield ", ".join(known)
