@@ -5,6 +5,7 @@ Also checks the keys that the configuration assigns (`wrong_keys`), and applies 
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
@@ -185,27 +186,13 @@ SWEEP_KEYS = (
 """Actions on the screen of a sweep."""
 
 
-_CHARACTERS = {
-    "?": "question_mark",
-    "/": "slash",
-    "+": "plus",
-    "-": "minus",
-    "=": "equals_sign",
-    ".": "full_stop",
-    ",": "comma",
-    ";": "semicolon",
-    ":": "colon",
-    " ": "space",
-    "#": "number_sign",
-    "*": "asterisk",
-    "!": "exclamation_mark",
-    "<": "less_than_sign",
-    ">": "greater_than_sign",
-    "[": "left_square_bracket",
-    "]": "right_square_bracket",
-    "{": "left_curly_bracket",
-    "}": "right_curly_bracket",
-}
+def _name_of(character: str) -> str:
+    """Return Textual's name of a character: mostly that of Unicode."""
+    name = unicodedata.name(character).lower().replace(" ", "_").replace("-", "_")
+    return {"solidus": "slash", "plus_sign": "plus", "hyphen_minus": "minus"}.get(name, name)
+
+
+_CHARACTERS = {character: _name_of(character) for character in "?/+-=.,;: #*!<>[]{}"}
 """Characters that Textual denotes by words."""
 _NAMED = frozenset(
     {"enter", "escape", "tab", "space", "backspace", "delete", "insert", "home", "end", "pageup", "pagedown"}

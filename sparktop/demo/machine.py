@@ -11,38 +11,8 @@ from msgspec import Struct, structs
 from msgspec.structs import replace
 
 from sparktop.hardware.processes import read_sockets
+from sparktop.model import node
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import (
-    CACHE_PART,
-    CMA_FREE_PART,
-    CMA_PART,
-    COMPILERS,
-    FREE_PART,
-    GPU_PART,
-    OTHER_PART,
-    PROGRAMS_PART,
-    UNLIMITED,
-    CoreGroup,
-    CpuReading,
-    EngineSetup,
-    GpuProcess,
-    GpuReading,
-    LastBoot,
-    MachineSetup,
-    MemoryAsk,
-    MemoryPart,
-    MemoryReading,
-    NetworkReading,
-    NodeIdentity,
-    NodeSample,
-    PowerRail,
-    ProcessReading,
-    ProcessTable,
-    Rail,
-    SensorReading,
-    Workload,
-    Workloads,
-)
 from sparktop.simulation.engine import Engine
 from sparktop.simulation.thermal import (
     AMBIENT_C,
@@ -69,7 +39,7 @@ _GIB, _MIB = 2**30, 2**20
 
 def workloads_at(
     at: float, machine: SimulatedMachine, cpu_percent: float, *, age_s: float | None, compilers: int
-) -> Workloads:
+) -> node.Workloads:
     """Return the processes of a vLLM server at the time `at` in seconds, as an agent reads them.
 
     Only rank 0 has the server itself. `age_s` is the age of the processes, `compilers` the number of compiler
@@ -80,7 +50,7 @@ def workloads_at(
     container = "5d1c0ffee5aa"
     container_role = "solo" if rank is None else ("worker" if rank else "head")
     container_name = f"sparkrun_{container}_{container_role}"
-    worker = Workload(
+    worker = node.Workload(
         ENGINE_PID,
         "vllm",
         role="engine core" if rank is None else "worker",
@@ -97,7 +67,7 @@ def workloads_at(
     )
     options = ("--gpu-memory-utilization 0.7", *machine.limits)
     options += () if rank is None else ("--tensor-parallel-size 2",)
-    server = Workload(
+    server = node.Workload(
         SERVER_PID,
         "vllm",
         role="server",
@@ -111,13 +81,13 @@ def workloads_at(
         read_bytes=310 * _MIB,
         oom_kills=0,
         flags=options,
-        asks=MemoryAsk(0.7, None, 1 if rank is None else 2),
+        asks=node.MemoryAsk(0.7, None, 1 if rank is None else 2),
         command=" ".join(("vllm serve", MODEL, "--port 8000", *options)),
     )
-    return Workloads((worker,) if rank else (server, worker), compilers, round(at % _READ_EVERY_S, 1))
+    return node.Workloads((worker,) if rank else (server, worker), compilers, round(at % _READ_EVERY_S, 1))
 
 
-IDENTITY = NodeIdentity(
+IDENTITY = node.NodeIdentity(
     "Ubuntu 24.04 · Linux 6.11",
     "580.95",
     "NVIDIA DGX Spark",
@@ -157,10 +127,10 @@ _MEAN_CPU_W = (5.0, 1.5)
 
 
 def setup_of(
-    mtu: int = 9000, nccl: str = "2.28.9", build: str = "5e1f7a90", memlock: int = UNLIMITED
-) -> MachineSetup:
+    mtu: int = 9000, nccl: str = "2.28.9", build: str = "5e1f7a90", memlock: int = node.UNLIMITED
+) -> node.MachineSetup:
     """Return the set-up of a machine; those of one engine should have the same."""
-    rail = Rail(
+    rail = node.Rail(
         "rocep1s0f0",
         netdev="enp1s0f0np0",
         link_layer="Ethernet",
@@ -173,8 +143,10 @@ def setup_of(
         subnets=("192.168.100.0/24",),
     )
     library = "/opt/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
-    engine = EngineSetup(ENGINE_PID, library, nccl, f"build {build}", {"NCCL_IB_HCA": "rocep1s0f0"}, memlock)
-    return MachineSetup(
+    engine = node.EngineSetup(
+        ENGINE_PID, library, nccl, f"build {build}", {"NCCL_IB_HCA": "rocep1s0f0"}, memlock
+    )
+    return node.MachineSetup(
         bios="5.36", gpu_firmware="9A.0B.18.00.2D", kho="", huge_pages=0, rails=(rail,), engines=(engine,)
     )
 
@@ -192,7 +164,7 @@ class SimulatedMachine(Struct, frozen=True):
     leak_bytes_per_s: float = 0.0
     """Rate at which a simulated program other than the engine allocates memory."""
     leak_most_bytes: int = MOST_LEAK_BYTES
-    setup: MachineSetup = setup_of()
+    setup: node.MachineSetup = setup_of()
     orphan_bytes: int = 0
     """GPU memory of an engine process that is left of an earlier server; 0 without one."""
     held_bytes: int = 0
@@ -221,7 +193,7 @@ class Symptoms(Struct, frozen=True):
     """Whether the engine's process on this machine has ended."""
     rank_lags: bool = False
     """Whether NCCL reports that this machine's rank has launched one AllReduce fewer than the others."""
-    programs: tuple[ProcessReading, ...] = ()
+    programs: tuple[node.ProcessReading, ...] = ()
     """Processes that run in addition."""
     swap_in_bytes_per_s: float = 0.0
     engine_bytes: int | None = None
@@ -258,7 +230,7 @@ class LoadEffects(Struct, frozen=True):
     """Energy that the GPU has used since the simulation began; None: at `power_w` all the time."""
 
 
-def node_sample(at: float, load: float, machine: SimulatedMachine = ALONE) -> NodeSample:
+def node_sample(at: float, load: float, machine: SimulatedMachine = ALONE) -> node.NodeSample:
     """Return a sample of a machine whose temperature has settled, at the time `at` in seconds.
 
     `load` is the fraction of time spent in engine steps, 0 to 1.
@@ -276,13 +248,13 @@ def node_sample(at: float, load: float, machine: SimulatedMachine = ALONE) -> No
     return sample_of(at, condition, machine)
 
 
-def sample_of(at: float, condition: LoadEffects, machine: SimulatedMachine = ALONE) -> NodeSample:
+def sample_of(at: float, condition: LoadEffects, machine: SimulatedMachine = ALONE) -> node.NodeSample:
     """Return a sample of a machine in the given condition, at the time `at` in seconds."""
     wave = math.sin(at / 7)
     load = condition.busy
     gpu = _gpu(condition, wave, machine)
     cpu = _cpu(at, load, condition.host_share)
-    return NodeSample(
+    return node.NodeSample(
         at=at,
         cpu=cpu,
         memory=_memory(at, condition, machine),
@@ -296,13 +268,13 @@ def sample_of(at: float, condition: LoadEffects, machine: SimulatedMachine = ALO
     )
 
 
-def _gpu(condition: LoadEffects, wave: float, machine: SimulatedMachine) -> GpuReading:
+def _gpu(condition: LoadEffects, wave: float, machine: SimulatedMachine) -> node.GpuReading:
     load, temperature_c = condition.busy, round(condition.temperature_c)
     slowed = condition.throttled_share > 0
-    display = GpuProcess(_DISPLAY_PID, "Xorg", _DISPLAY_BYTES, "graphics")
-    engine = GpuProcess(ENGINE_PID, machine.engine, condition.engine_bytes, "compute")
-    orphan = GpuProcess(_ORPHAN_PID, "VLLM::EngineCore", machine.orphan_bytes, "compute")
-    return GpuReading(
+    display = node.GpuProcess(_DISPLAY_PID, "Xorg", _DISPLAY_BYTES, "graphics")
+    engine = node.GpuProcess(ENGINE_PID, machine.engine, condition.engine_bytes, "compute")
+    orphan = node.GpuProcess(_ORPHAN_PID, "VLLM::EngineCore", machine.orphan_bytes, "compute")
+    return node.GpuReading(
         index=0,
         name="NVIDIA GB10",
         utilization_percent=round(97 * load),
@@ -323,7 +295,7 @@ def _gpu(condition: LoadEffects, wave: float, machine: SimulatedMachine) -> GpuR
     )
 
 
-def _cpu(at: float, load: float, host: float) -> CpuReading:
+def _cpu(at: float, load: float, host: float) -> node.CpuReading:
     """Return the use of the cores; `host` is the share of the time in which steps wait for core 5."""
     cores = tuple(
         min(
@@ -337,14 +309,14 @@ def _cpu(at: float, load: float, host: float) -> CpuReading:
         for core in range(len(_BIG) + len(_LITTLE))
     )
 
-    def group(name: str, members: tuple[int, ...], max_mhz: int) -> CoreGroup:
-        return CoreGroup(name, members, sum(cores[core] for core in members) / len(members), max_mhz)
+    def group(name: str, members: tuple[int, ...], max_mhz: int) -> node.CoreGroup:
+        return node.CoreGroup(name, members, sum(cores[core] for core in members) / len(members), max_mhz)
 
     groups = (group("Cortex-X925", _BIG, 3900), group("Cortex-A725", _LITTLE, 2808))
-    return CpuReading(sum(cores) / len(cores), cores, len(cores), 0.4 + 2.2 * load, groups)
+    return node.CpuReading(sum(cores) / len(cores), cores, len(cores), 0.4 + 2.2 * load, groups)
 
 
-def _memory(at: float, condition: LoadEffects, machine: SimulatedMachine) -> MemoryReading:
+def _memory(at: float, condition: LoadEffects, machine: SimulatedMachine) -> node.MemoryReading:
     leaked = min(
         machine.leak_most_bytes, max(0, round(machine.leak_bytes_per_s * (at - machine.leak_from_s)))
     )
@@ -359,15 +331,15 @@ def _memory(at: float, condition: LoadEffects, machine: SimulatedMachine) -> Mem
     free = available - cache - cma_free
     programs = _TOTAL_BYTES - gpu - cache - cma - other_bytes - cma_free - free
     sizes: Mapping[str, int] = {
-        GPU_PART: gpu,
-        PROGRAMS_PART: programs,
-        CACHE_PART: cache,
-        CMA_PART: cma,
-        OTHER_PART: other_bytes,
-        CMA_FREE_PART: cma_free,
-        FREE_PART: free,
+        node.GPU_PART: gpu,
+        node.PROGRAMS_PART: programs,
+        node.CACHE_PART: cache,
+        node.CMA_PART: cma,
+        node.OTHER_PART: other_bytes,
+        node.CMA_FREE_PART: cma_free,
+        node.FREE_PART: free,
     }
-    return MemoryReading(
+    return node.MemoryReading(
         unified=True,
         total_bytes=_TOTAL_BYTES,
         used_bytes=_TOTAL_BYTES - available,
@@ -382,12 +354,14 @@ def _memory(at: float, condition: LoadEffects, machine: SimulatedMachine) -> Mem
         swap_in_bytes_per_s=condition.symptoms.swap_in_bytes_per_s,
         swap_out_bytes_per_s=0.0,
         pressure_full_avg10=0.0,
-        parts=tuple(MemoryPart(name, size) for name, size in sizes.items()),
+        parts=tuple(node.MemoryPart(name, size) for name, size in sizes.items()),
         overlap_bytes=0,
     )
 
 
-def _network(condition: LoadEffects, wave: float, machine: SimulatedMachine) -> tuple[NetworkReading, ...]:
+def _network(
+    condition: LoadEffects, wave: float, machine: SimulatedMachine
+) -> tuple[node.NetworkReading, ...]:
     """Return the readings of all network interfaces and RDMA ports.
 
     An engine that spans several machines uses the RDMA ports; their Ethernet interfaces count no traffic.
@@ -396,7 +370,7 @@ def _network(condition: LoadEffects, wave: float, machine: SimulatedMachine) -> 
 
     # Each of a pair receives what the other sends.
     rx, tx = (0.97 + 0.03 * wave) * condition.pair_bytes_per_s, condition.pair_bytes_per_s
-    port = NetworkReading(
+    port = node.NetworkReading(
         "rocep1s0f0",
         "rdma",
         up=True,
@@ -410,8 +384,8 @@ def _network(condition: LoadEffects, wave: float, machine: SimulatedMachine) -> 
         netdev="enp1s0f0np0",
     )
 
-    def link(name: str, rx: float, tx: float, gbit: float) -> NetworkReading:
-        return NetworkReading(
+    def link(name: str, rx: float, tx: float, gbit: float) -> node.NetworkReading:
+        return node.NetworkReading(
             name,
             "ethernet",
             up=True,
@@ -427,23 +401,25 @@ def _network(condition: LoadEffects, wave: float, machine: SimulatedMachine) -> 
     return (
         link("enP7s7", 21e3 + 9e3 * load, 48e3 + 160e3 * load, 10),
         link("enp1s0f0np0", 0.0, 0.0, 200),
-        NetworkReading(idle, "ethernet", up=False, errors_per_s=0.0),
+        node.NetworkReading(idle, "ethernet", up=False, errors_per_s=0.0),
         port,
-        NetworkReading("rocep1s0f1", "rdma", up=False, errors_per_s=0.0, bus_bits_per_s=bus, netdev=idle),
+        node.NetworkReading(
+            "rocep1s0f1", "rdma", up=False, errors_per_s=0.0, bus_bits_per_s=bus, netdev=idle
+        ),
     )
 
 
-def _sensors(gpu_c: float, load: float) -> tuple[SensorReading, ...]:
+def _sensors(gpu_c: float, load: float) -> tuple[node.SensorReading, ...]:
     return (
-        SensorReading("acpitz 1", gpu_c + 6.0, 105.0),
-        SensorReading("acpitz 2", gpu_c + 3.5, 105.0),
-        SensorReading("nvme Composite", 41.9 + 4 * load, 84.8),
-        SensorReading("rocep1s0f0", 52.0 + 3 * load, 105.0),
-        SensorReading("mt7925_phy0", 47.0),
+        node.SensorReading("acpitz 1", gpu_c + 6.0, 105.0),
+        node.SensorReading("acpitz 2", gpu_c + 3.5, 105.0),
+        node.SensorReading("nvme Composite", 41.9 + 4 * load, 84.8),
+        node.SensorReading("rocep1s0f0", 52.0 + 3 * load, 105.0),
+        node.SensorReading("mt7925_phy0", 47.0),
     )
 
 
-def _rails(at: float, gpu_w: float, cpu_percent: float, gpu_j: float | None) -> tuple[PowerRail, ...]:
+def _rails(at: float, gpu_w: float, cpu_percent: float, gpu_j: float | None) -> tuple[node.PowerRail, ...]:
     """Return the readings of the power rails, as the third-party driver spbm reports them.
 
     The chip package draws 3.5 W more than GPU and CPU together, and the machine 17 W more than the package.
@@ -467,29 +443,31 @@ def _rails(at: float, gpu_w: float, cpu_percent: float, gpu_j: float | None) -> 
     watts = rails(gpu_w, 1.2 + 0.35 * cpu_percent, 0.6 + 0.08 * cpu_percent, watt=1.0)
     big_w, little_w = _MEAN_CPU_W
     joules = rails(energy_j, big_w * at, little_w * at, watt=at)
-    return tuple(PowerRail(name, round(watts[name], 1), round(joules[name], 0)) for name in watts)
+    return tuple(node.PowerRail(name, round(watts[name], 1), round(joules[name], 0)) for name in watts)
 
 
-def _workloads(at: float, condition: LoadEffects, machine: SimulatedMachine) -> Workloads:
-    compilers = sum(program.name in COMPILERS for program in condition.symptoms.programs)
+def _workloads(at: float, condition: LoadEffects, machine: SimulatedMachine) -> node.Workloads:
+    compilers = sum(program.name in node.COMPILERS for program in condition.symptoms.programs)
     if not condition.engine_bytes and condition.age_s is None:
-        return Workloads((), compilers, 0.0, sees_all=True)
+        return node.Workloads((), compilers, 0.0, sees_all=True)
     fixed_percent = condition.symptoms.engine_cpu_percent
     percent = 12 + 88 * condition.busy if fixed_percent is None else fixed_percent
     workloads = workloads_at(at, machine, round(percent, 1), age_s=condition.age_s, compilers=compilers)
     if not machine.orphan_bytes:
         return workloads
-    left = Workload(_ORPHAN_PID, "vllm", "engine core", age_s=2 * _AGE_S + at, cpu_percent=0.0, adopted=True)
+    left = node.Workload(
+        _ORPHAN_PID, "vllm", "engine core", age_s=2 * _AGE_S + at, cpu_percent=0.0, adopted=True
+    )
     return replace(workloads, processes=(left, *workloads.processes))
 
 
-def _processes(at: float, condition: LoadEffects, machine: SimulatedMachine) -> ProcessTable:
+def _processes(at: float, condition: LoadEffects, machine: SimulatedMachine) -> node.ProcessTable:
     """Return the process table, largest process first, as it was at the last multiple of 5 seconds."""
     age_s = at % _TABLE_EVERY_S
     wave = 1 + 0.1 * math.sin((at - age_s) / 9)
 
-    def one(pid: int, name: str, mib: float, percent: float) -> ProcessReading:
-        return ProcessReading(pid, name, round(mib * _MIB), round(percent * wave, 1))
+    def one(pid: int, name: str, mib: float, percent: float) -> node.ProcessReading:
+        return node.ProcessReading(pid, name, round(mib * _MIB), round(percent * wave, 1))
 
     load, fixed_percent = condition.busy, condition.symptoms.engine_cpu_percent
     engine = one(ENGINE_PID, machine.engine, 5310, 12 + 88 * load)
@@ -514,7 +492,7 @@ def _processes(at: float, condition: LoadEffects, machine: SimulatedMachine) -> 
         one(1399, "nvidia-persistenced", 3, 0.0),
     )
     largest = sorted(rows, key=lambda row: -(row.memory_bytes or 0))
-    return ProcessTable(tuple(largest), 231, round(age_s, 1))
+    return node.ProcessTable(tuple(largest), 231, round(age_s, 1))
 
 
 _SHORTEST_S = 0.05
@@ -572,7 +550,7 @@ class MachineReader:
         """When the engine's processes were read last."""
 
     @property
-    def identity(self) -> NodeIdentity | None:
+    def identity(self) -> node.NodeIdentity | None:
         """Identity of the machine; None while it reboots."""
         return None if self._clock() < self._down_until else self._identity
 
@@ -612,10 +590,10 @@ class MachineReader:
             self._identity,
             boot_id=f"simulated-{name}-{self._boots}",
             booted_at=time.time() + down_s,
-            last_boot=LastBoot(clean=False),
+            last_boot=node.LastBoot(clean=False),
         )
 
-    def sample(self) -> NodeSample:
+    def sample(self) -> node.NodeSample:
         """Return a sample of the machine at the current time."""
         now = self._clock()
         if self._condition is None or now - self._at >= _SHORTEST_S:
@@ -635,7 +613,7 @@ class MachineReader:
             sample = replace(sample, workloads=replace(sample.workloads, processes=processes))
         return sample if self.show_processes else replace(sample, processes=None)
 
-    async def poll(self, deadline_s: float) -> NodeSample | Failure:
+    async def poll(self, deadline_s: float) -> node.NodeSample | Failure:
         """Return a sample of the machine at the current time, without waiting."""
         del deadline_s
         now = self._clock()
