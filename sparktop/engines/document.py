@@ -14,6 +14,8 @@ MAX_MODELS = 64
 """Models read from one answer; an API reseller may list hundreds."""
 _MOST = 2**40
 """More than any context length (tokens) and any number of requests at once; larger numbers are discarded."""
+_VERSIONS = {"/version": "version", "/v1/version": "release", "/api/version": "version"}
+"""The key of the version by route: of vLLM and many others, of a NIM, and of Ollama."""
 
 Answers = Mapping[str, object]
 """By route: the parsed JSON of its response; a route without a valid response is absent."""
@@ -90,7 +92,8 @@ def listed_models(document: object) -> tuple[str, ...] | None:
 def identify(answers: Answers) -> EngineIdentity:
     """Return version, model and context length of a server; a value that was not reported is None.
 
-    `answers` has the parsed responses by route; those of `/version` and `/v1/models` are used.
+    `answers` has the parsed responses by route; those of `_VERSIONS` and of `/v1/models` are used.
     """
     model, max_model_len = first_model(answers.get("/v1/models"))
-    return EngineIdentity(words(field(answers.get("/version"), "version"), 60), model, max_model_len)
+    versions = (words(field(answers.get(route), key), 60) for route, key in _VERSIONS.items())
+    return EngineIdentity(next((version for version in versions if version), None), model, max_model_len)

@@ -6,9 +6,9 @@ route reports running or waiting requests, so their numbers stay unknown.
 
 from __future__ import annotations
 
-from sparktop.engines.document import MAX_MODELS, Answers, entries, field, parse, words
+from sparktop.engines.document import MAX_MODELS, entries, parse, words
 from sparktop.engines.exposition import PageError
-from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 
 PATH = "/api/ps"
@@ -37,8 +37,3 @@ def read(body: bytes, at: float) -> EngineSample:
         models=models,
         note=f"{loaded_text}; Ollama does not report how many requests run",
     )
-
-
-def identify(answers: Answers) -> EngineIdentity:
-    """Return the identity that `/api/version` reports: the version only."""
-    return EngineIdentity(version=words(field(answers.get("/api/version"), "version"), 60))

@@ -8,9 +8,9 @@ the models' owner, which tells whose metrics are missing.
 
 from __future__ import annotations
 
-from sparktop.engines.document import MAX_MODELS, Answers, entries, first_model, parse, words
+from sparktop.engines.document import MAX_MODELS, entries, parse, words
 from sparktop.engines.exposition import PageError
-from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 
 PATH = "/v1/models"
@@ -56,9 +56,3 @@ def owners_of(body: bytes | None) -> frozenset[str]:
         return frozenset()
     owners = (words(entry.get("owned_by")) for entry in (listed or [])[:MAX_MODELS])
     return frozenset(owner for owner in owners if owner)
-
-
-def identify(answers: Answers) -> EngineIdentity:
-    """Return the identity that `/v1/models` reports: name and maximum context of the first model."""
-    model, max_model_len = first_model(answers.get("/v1/models"))
-    return EngineIdentity(None, model, max_model_len)

@@ -139,7 +139,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             "TensorRT-LLM",
             _page_reader("trtllm_", trtllm.READER, trtllm.sample_of),
             facts=trtllm.FACTS,
-            identify=trtllm.identify,
             path=trtllm.PATH,
             prefixes=PREFIXES["trtllm"],
             read_json=trtllm.read_json,
@@ -187,7 +186,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             "NIM",
             _read_nim,
             facts=vllm.NIM_FACTS,
-            identify=vllm.identify_nim,
             path=vllm.NIM_PATH,
             prefixes=(vllm.NIM_PREFIX,),
             silent="has none before its first request",
@@ -218,7 +216,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
         "ollama": EngineKind(
             "Ollama",
             facts=ollama.FACTS,
-            identify=ollama.identify,
             reports=("version",),
             path=ollama.PATH,
             read_json=ollama.read,
@@ -226,7 +223,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
         "openai": EngineKind(
             "a generic OpenAI server",
             facts=openai.FACTS,
-            identify=openai.identify,
             reports=("model",),
             path=openai.PATH,
             read_json=openai.read,

@@ -24,7 +24,7 @@ newest one counts. It has requests and the KV cache, but no tokens.
 
 from __future__ import annotations
 
-from sparktop.engines.document import count, field, identify, parse
+from sparktop.engines.document import count, field, parse
 from sparktop.engines.exposition import Page, PageError, Reader
 from sparktop.engines.lanes import (
     MAX_LANES,
@@ -46,8 +46,6 @@ from sparktop.engines.lanes import (
 )
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
-
-__all__ = ["FACTS", "PATH", "identify", "sample_of"]
 
 PATH = "/prometheus/metrics"
 ITERATIONS = "it writes tokens and latencies only with return_perf_metrics"

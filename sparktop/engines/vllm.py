@@ -33,7 +33,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sparktop.engines.document import Answers, field, first_model, words
 from sparktop.engines.exposition import Family, Page, Places, Reader
 from sparktop.engines.lanes import (
     CPU,
@@ -57,7 +56,7 @@ from sparktop.engines.lanes import (
     where,
 )
 from sparktop.engines.lanes import VLLM as EXTRAS
-from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample, PrefixCache
+from sparktop.model.engine import EngineSample, LaneSample, PrefixCache
 from sparktop.model.text import clean
 
 _CONFIG = "vllm:cache_config_info"
@@ -365,9 +364,3 @@ def sample_of_nim(families: Page, at: float) -> EngineSample:
     sample = sample_of(families, at, engine="nim")
     slots = total_or_none(families.get(_SLOTS, {}))
     return replace(sample, slots=None if slots is None else int(slots))
-
-
-def identify_nim(answers: Answers) -> EngineIdentity:
-    """Return the identity that `/v1/version` and `/v1/models` report."""
-    model, max_model_len = first_model(answers.get("/v1/models"))
-    return EngineIdentity(words(field(answers.get("/v1/version"), "release"), 60), model, max_model_len)
