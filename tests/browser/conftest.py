@@ -18,15 +18,11 @@ from sparktop.browser.results import ResultPages
 from sparktop.browser.server import LIMITS, BrowserServer, Sessions
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import Snapshot
-from tests.agent import conftest as agent
 from tests.export.snapshots import NOW, backend, snapshot
 
 HOSTILE = "<script>alert('x')</script>\" & \x1b[31m\u202eevil\u2066 \U0001f600漢字\x07"
 """A name with markup, quotes, an escape sequence, bidi marks, wide characters and a bell."""
 TOKEN = "0123456789abcdef0123"  # noqa: S105 - a token of a test
-
-certificate = agent.certificate
-"""The fixture of a certificate for 127.0.0.1."""
 
 
 def hostile_snapshot() -> Snapshot:

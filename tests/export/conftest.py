@@ -15,7 +15,6 @@ from sparktop.export.metrics import NewestSweep
 from sparktop.export.server import ExportServer
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.store import Store
-from tests.agent import conftest as agent
 
 
 @dataclass(frozen=True)
@@ -27,8 +26,6 @@ class Served:
     store: Store
 
 
-certificate = agent.certificate
-"""The fixture of a certificate for 127.0.0.1."""
 StartServer = Callable[..., Awaitable[Served]]
 
 
