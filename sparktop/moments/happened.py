@@ -1,13 +1,13 @@
 """What happened in a span of time, in one list that fits a page, and which figures moved at one moment.
 
-The beginning and the end of a condition have one line, as has a condition that comes and goes. Of more than
-fit, those of least weight are counted.
+The beginning and the end of a condition have one line, as has a condition that comes and goes. If there are
+more lines than fit, the least severe ones are only counted.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from math import inf, isfinite, sqrt
 from operator import attrgetter
@@ -46,16 +46,18 @@ _MOST_LABELS, _MOST_MOVED = 6, 12
 """Most labels of what had no room, and figures that are listed as moved."""
 _LEAST_SHARE = 0.1
 """Smallest change of a mean, relative to the larger one, that is one."""
-_TIMES_FROM = 10.0
+_FACTOR_FROM = 10.0
 """Growth from which on it is a factor, not a percentage."""
-_WHOLE_FROM = 10.0
+_WHOLE_POINTS_FROM = 10.0
 """Percentage points from which on a change has no decimals."""
-_ERRORS = 3.0
+_LEAST_STANDARD_ERRORS = 3.0
 """A change must exceed so many standard errors of the two means."""
+_LEAST_VALUES = 3
+"""A standard deviation of fewer values says nothing."""
 _STATE_KINDS = ("state", "unreachable", "stuck", "blocked")
 """Kinds of events that say what a server's state became."""
 _NOTABLE = {"tok/s": 50.0, "": 2.0, "%": 20.0, "s": 0.05, "GiB": 4.0, "W": 20.0, "°C": 40.0, "MHz": 200.0}
-"""By unit: the least mean that is worth the first place; 0 % to 3 % is no large change."""
+"""By unit: the least mean that is worth the first place."""
 SWEEP = "sweep"
 """Subject and label of a sweep."""
 _CAUSES = frozenset({"restarted", "engine", "engine-ended", "model", "setup", "boot"})
@@ -81,11 +83,12 @@ class Line(Struct, frozen=True):
     count: int = 1
     """Events and changes that the line stands for."""
     about: str | None = None
+    """Id of the condition; lines with the same one are joined."""
     phase: Phase | None = None
     is_cause: bool = False
     """Whether it may be why other things happen: a sweep, a restart, another model, version or setting."""
     began: datetime | None = None
-    """When what ends here began, which an alert tells only after a while; None of other lines."""
+    """Of the end of a condition: when it began, which is before the event that told it."""
 
     def words_at(self, when: datetime) -> str:
         """Return the words, and how much earlier or later than `when` it began, if not then."""
@@ -95,7 +98,7 @@ class Line(Struct, frozen=True):
         return f"{self.words}, {span_text(abs(apart_s))} {'earlier' if apart_s > 0 else 'later'}"
 
 
-class Moved(Struct, frozen=True):
+class FigureChange(Struct, frozen=True):
     """A figure whose mean differs before and after a moment, by more than its scatter."""
 
     title: str
@@ -105,7 +108,7 @@ class Moved(Struct, frozen=True):
     share: float
     """Difference / the larger of both means, with its sign; infinite for figures known on one side only."""
     factor: float = inf
-    """The larger mean / the smaller one, where a mean below what is notable counts as that."""
+    """The larger mean / the smaller one, both raised to `_NOTABLE` first: 0 % to 3 % is no large factor."""
     difference: float | None = None
     """After - before, of a figure that has no percent of its own."""
     unit: str = ""
@@ -122,17 +125,18 @@ class Moved(Struct, frozen=True):
         """The change as text: percent of the mean before, or a difference of percentages or temperatures."""
         if self.difference is None:
             return share_words(self.share)
-        return f"{signed(self.difference, 0 if abs(self.difference) >= _WHOLE_FROM else 1)} {self.unit}"
+        decimals = 0 if abs(self.difference) >= _WHOLE_POINTS_FROM else 1
+        return f"{signed(self.difference, decimals)} {self.unit}"
 
 
 def share_words(share: float) -> str:
-    """Return the change of a figure by `Moved.share` as text, of the mean before: "+40 %", "gone", "new"."""
+    """Return `FigureChange.share` as text, as a change of the mean before: "+40 %", "gone", "new"."""
     if not isfinite(share):
         return "gone" if share < 0 else "new"
     if share >= 1:
         return "from 0"
     change = share if share < 0 else share / (1 - share)
-    return whole_percent_change(100 * change) if change < _TIMES_FROM else f"{1 + change:.0f} ×"
+    return whole_percent_change(100 * change) if change < _FACTOR_FROM else f"{1 + change:.0f} ×"
 
 
 def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], str]:
@@ -152,11 +156,11 @@ def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, .
     return tuple(sorted(chosen, key=lambda line: (line.at, -line.severity.rank))), remark
 
 
-def weightiest(lines: Sequence[Line], when: datetime, within_s: float) -> tuple[Line, ...]:
-    """Return (what may be the cause, what weighs most) around `when`; one or none where these are not known.
+def main_lines(lines: Sequence[Line], when: datetime, within_s: float) -> tuple[Line, ...]:
+    """Return at most two of `lines`, which are in order of time: a possible cause, then the most severe.
 
-    The cause is the newest one at `when` or in the minute before. What weighs most is the most severe line of
-    at most `within_s` seconds from `when`, of equal ones the nearest.
+    The cause is the newest one at `when` or in the minute before. The most severe line is at most `within_s`
+    seconds from `when`, of equal ones the nearest.
     """
     since, until = when - timedelta(seconds=AROUND_S), when + timedelta(seconds=_SAME_S)
     causes = [line for line in lines if line.is_cause and line.at <= until and _last_of(line, when) >= since]
@@ -176,59 +180,114 @@ def pivot(moment: Moment, at: datetime | None = None) -> Event | None:
 
     Of equal ones it is the first. None without an event.
     """
-    end = moment.end if at is None else at + timedelta(minutes=1)
     candidates = [
         event
         for event in moment.events
-        if event.phase is not Phase.END and (at or moment.start) <= event.at < end
+        if event.phase is not Phase.END and (at is None or at <= event.at < at + timedelta(minutes=1))
     ]
     return min(candidates, key=lambda event: (-event.severity.rank, event.at), default=None)
 
 
-def compare_minutes(moment: Moment, at: datetime) -> tuple[tuple[Moved, ...], str]:
-    """Return (figures that differ in the minute before and after `at`; why there are none, as a sentence).
+class Comparison(Struct, frozen=True):
+    """The figures of the minute before a moment beside those of the minute after it."""
 
-    Those that moved most come first.
+    changes: tuple[FigureChange, ...]
+    """Figures that changed by more than their scatter, those that changed most first."""
+    before_s: float
+    """Seconds before the moment that are recorded."""
+    after_s: float
+    """The same after it."""
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether enough is recorded on both sides."""
+        return min(self.before_s, self.after_s) >= LEAST_SIDE_S
+
+    @property
+    def why_none(self) -> str:
+        """Why no figure changed, as a sentence; "" if one did."""
+        if not self.is_possible:
+            return (
+                f"Too short to compare before and after: {self.before_s:.0f} s are known before this moment "
+                f"and {self.after_s:.0f} s after it, and {LEAST_SIDE_S:.0f} s each are needed."
+            )
+        return "" if self.changes else "No figure moved by more than its scatter."
+
+
+class Around(Struct, frozen=True):
+    """What happened around a moment, in short."""
+
+    at: datetime
+    """What divides the minute before from the minute after: the main event, else the moment itself."""
+    main_event: Event | None
+    lines: tuple[Line, ...]
+    """Those of `main_lines`."""
+    comparison: Comparison
+
+    def headline(self, name: Callable[[str], str], text: Callable[[str], str]) -> str:
+        """Return the lines and the figure that changed most, in a row.
+
+        `name` writes the name of a server or machine, `text` what happened to it.
+        """
+        parts = [f"{name(line.subject)}: {text(line.words_at(self.at))}" for line in self.lines]
+        parts += [change.words(name(change.subject)) for change in self.comparison.changes[:1]]
+        if not parts and not self.comparison.is_possible:
+            return "too short to compare before and after"
+        return "; ".join(parts) or "nothing changed by more than its scatter"
+
+
+def around(moment: Moment, lines: Sequence[Line], at: datetime, minute: datetime, within_s: float) -> Around:
+    """Return what happened around `at`, by the lines of the span.
+
+    The main event is that of the minute that begins at `minute`; `within_s` is as for `main_lines`.
     """
+    main_event = pivot(moment, minute)
+    dividing_at = at if main_event is None else main_event.at
+    shown = main_lines(lines, dividing_at, within_s)
+    return Around(dividing_at, main_event, shown, compare_minutes(moment, dividing_at))
+
+
+def compare_minutes(moment: Moment, at: datetime) -> Comparison:
+    """Return how figures differ in the minute before and after `at`."""
     window = timedelta(seconds=AROUND_S)
     sides = (
         (max(moment.start, at - window), at - timedelta(microseconds=1)),
         (at, min(moment.end, at + window)),
     )
-    moved: list[Moved] = []
-    known_s = [0.0, 0.0]
-    for of, name in dict.fromkeys((kind, name) for kind, name, _ in moment.series if kind in {BACKEND, NODE}):
-        is_known = [False, False]
-        for figure in (figure for figure in FIGURES if figure.of == of):
+    changes: list[FigureChange] = []
+    recorded_s = [0.0, 0.0]
+    sources = dict.fromkeys((kind, name) for kind, name, _ in moment.series if kind in {BACKEND, NODE})
+    for kind, name in sources:
+        has_values = [False, False]
+        for figure in (figure for figure in FIGURES if figure.of == kind):
             values: list[list[float]] = [[], []]
             for number, side in enumerate(sides):
                 points = moment.values_between(figure, name, *side)
                 values[number] = [value for _, value in points if value is not None]
-                is_known[number] |= bool(values[number])
+                has_values[number] |= bool(values[number])
                 apart_s = [abs(at.timestamp() - stamp) for stamp, _ in points]
-                known_s[number] = max([known_s[number], *apart_s])
-            moved += _moved(figure, name, *values)
-        words = ["known" if known else "unknown" for known in is_known]
-        if words[0] != words[1]:
-            moved.append(Moved("All figures", name, words[0], words[1], inf if is_known[1] else -inf))
-    if min(known_s) < LEAST_SIDE_S:
-        known_before, known_after = (f"{seconds:.0f} s" for seconds in known_s)
-        return (), (
-            f"Too short to compare before and after: {known_before} are known before {at:%H:%M:%S} UTC and "
-            f"{known_after} after it, and {LEAST_SIDE_S:.0f} s each are needed."
-        )
-    moved.sort(key=lambda change: (-change.factor, -abs(change.share)))
-    return tuple(moved[:_MOST_MOVED]), "" if moved else "No figure moved by more than its scatter."
+                recorded_s[number] = max([recorded_s[number], *apart_s])
+            changes += _figure_change(figure, name, *values)
+        before, after = ("known" if has_any else "unknown" for has_any in has_values)
+        if before != after:
+            share = inf if has_values[1] else -inf
+            changes.append(FigureChange("All figures", name, before, after, share))
+    changes.sort(key=lambda change: (-change.factor, -abs(change.share)))
+    comparison = Comparison(tuple(changes[:_MOST_MOVED]), *recorded_s)
+    return comparison if comparison.is_possible else replace(comparison, changes=())
 
 
-def _moved(figure: Figure, name: str, before: Sequence[float], after: Sequence[float]) -> list[Moved]:
+def _figure_change(
+    figure: Figure, name: str, before: Sequence[float], after: Sequence[float]
+) -> list[FigureChange]:
     """Return the change of a figure in a list; [] if it may be scatter."""
-    if min(len(before), len(after)) < FOLDED_FROM:
+    if min(len(before), len(after)) < _LEAST_VALUES:
         return []
     mean_before, mean_after = fmean(before), fmean(after)
-    largest, difference = max(abs(mean_before), abs(mean_after)), mean_after - mean_before
-    error = sqrt(stdev(before) ** 2 / len(before) + stdev(after) ** 2 / len(after))
-    if abs(difference) <= max(_LEAST_SHARE * largest, _ERRORS * error):
+    largest = max(abs(mean_before), abs(mean_after))
+    difference = mean_after - mean_before
+    standard_error = sqrt(stdev(before) ** 2 / len(before) + stdev(after) ** 2 / len(after))
+    if abs(difference) <= max(_LEAST_SHARE * largest, _LEAST_STANDARD_ERRORS * standard_error):
         return []
     smaller, larger = sorted(
         max(abs(mean), _NOTABLE.get(figure.unit, 0.0)) for mean in (mean_before, mean_after)
@@ -236,8 +295,8 @@ def _moved(figure: Figure, name: str, before: Sequence[float], after: Sequence[f
     texts = figure_text(figure, mean_before), figure_text(figure, mean_after)
     factor = larger / smaller if smaller else inf
     unit = {"%": "points", "°C": "°C"}.get(figure.unit, "")
-    apart = difference if unit else None
-    return [Moved(figure.title, name, *texts, difference / largest, factor, apart, unit)]
+    with_unit = difference if unit else None
+    return [FigureChange(figure.title, name, *texts, difference / largest, factor, with_unit, unit)]
 
 
 def _lines_of_span(moment: Moment) -> list[Line]:
@@ -248,12 +307,12 @@ def _lines_of_span(moment: Moment) -> list[Line]:
         for event in moment.events
         if event.subject != SWEEP or all(abs((event.at - at).total_seconds()) > _SAID_S for at in began)
     ]
-    times_by_text: dict[tuple[str, str | None], list[datetime]] = {}
+    times_by_condition: dict[tuple[str, str | None], list[datetime]] = {}
     for event in moment.events:
-        times_by_text.setdefault((event.subject, event.kind), []).append(event.at)
+        times_by_condition.setdefault((event.subject, event.kind), []).append(event.at)
 
     def is_said(at: datetime, subject: str, *kinds: str) -> bool:
-        times = (time for kind in kinds for time in times_by_text.get((subject, kind), ()))
+        times = (time for kind in kinds for time in times_by_condition.get((subject, kind), ()))
         return any(abs((time - at).total_seconds()) <= _SAID_S for time in times)
 
     for change in moment.changes:
@@ -326,24 +385,26 @@ def _join_conditions(lines: Sequence[Line]) -> list[Line]:
         if line.about is None:
             joined.append(line)
             continue
-        spells = by_about.setdefault(line.about, [])
-        if spells and line.phase in {Phase.WORSE, Phase.END} and spells[-1].phase is not Phase.END:
-            spells[-1] = _with_sequel(spells[-1], line)
+        same_condition = by_about.setdefault(line.about, [])
+        is_sequel = line.phase in {Phase.WORSE, Phase.END}
+        if same_condition and is_sequel and same_condition[-1].phase is not Phase.END:
+            same_condition[-1] = _with_sequel(same_condition[-1], line)
         else:
-            spells.append(line)
-    for spells in by_about.values():
-        if len(spells) < FOLDED_FROM:
-            joined += spells
+            same_condition.append(line)
+    for same_condition in by_about.values():
+        if len(same_condition) < FOLDED_FROM:
+            joined += same_condition
             continue
-        what = spells[-1].label.removesuffix(" changed")
-        newest, severity = spells[-1], max(spells, key=lambda line: line.severity.rank).severity
+        newest = same_condition[-1]
+        condition = newest.label.removesuffix(" changed")
+        last_words = newest.words.removeprefix(f"{condition}: ")
         joined.append(
             replace(
-                spells[0],
-                words=f"{newest.label} {len(spells)} times, last: {newest.words.removeprefix(f'{what}: ')}",
+                same_condition[0],
+                words=f"{newest.label} {len(same_condition)} times, last: {last_words}",
                 until=newest.until or newest.at,
-                severity=severity,
-                count=sum(spell.count for spell in spells),
+                severity=max(same_condition, key=lambda line: line.severity.rank).severity,
+                count=sum(line.count for line in same_condition),
                 about=None,
             )
         )

@@ -6,13 +6,7 @@ from datetime import datetime, timedelta
 
 from sparktop.model.event import Severity
 from sparktop.model.text import clean
-from sparktop.moments.happened import (
-    Line,
-    compare_minutes,
-    pivot,
-    weightiest,
-    what_happened,
-)
+from sparktop.moments.happened import Line, around, what_happened
 from sparktop.moments.moment import AROUND_S, Moment, moment_of
 from sparktop.panels.parts.figures import (
     SEVERITY_SIGNS,
@@ -26,10 +20,10 @@ from sparktop.panels.parts.figures import (
 from sparktop.panels.parts.text import Row, fit_row, frame_role, frame_rows, name_tab
 from sparktop.recording.past import Past
 
-_HALF = timedelta(seconds=AROUND_S / 2)
-"""How far from the moment on the screen the event may be that divides the minutes."""
+_NEAR = timedelta(seconds=AROUND_S / 2)
+"""The event that divides the minutes is at most this far from the moment on the screen."""
 _LATER = timedelta(seconds=AROUND_S + 1)
-"""From the moment to the last picture that belongs to the minute after it."""
+"""The last picture of the minute after the moment is at most this much later."""
 _LONG = 400
 """Characters at which a sentence of the page is cut."""
 
@@ -46,18 +40,13 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     The weightiest event within half a minute of `at` divides the minute before from the minute after.
     """
     inner = width - 4
-    main_event = pivot(moment, at - _HALF)
-    dividing_at = at if main_event is None else main_event.at
     lines, remark = what_happened(moment)
-    moved, why_none = compare_minutes(moment, dividing_at)
-    weightiest_line = weightiest(lines, dividing_at, AROUND_S / 2)
-    parts = [f"{line.subject}: {clean(line.words_at(dividing_at), _LONG)}" for line in weightiest_line]
-    parts += [change.words(change.subject) for change in moved[:1]]
-    changes = "; ".join(parts) or "nothing changed by more than its scatter"
-    near = "" if _clock(dividing_at) == _clock(at) else f", the main event near {_clock(at)}"
-    title = f"the minute before and after {_clock(dividing_at)}{near}"
-    figures = [fit_row([(change.words(change.subject), "text")], inner) for change in moved]
-    figures += [[label(line)] for line in wrap_sentence(why_none, inner)]
+    seen = around(moment, lines, at, at - _NEAR, AROUND_S / 2)
+    comparison = seen.comparison
+    near = "" if _clock(seen.at) == _clock(at) else f", the main event near {_clock(at)}"
+    title = f"the minute before and after {_clock(seen.at)}{near}"
+    figures = [fit_row([(change.words(change.subject), "text")], inner) for change in comparison.changes]
+    figures += [[label(line)] for line in wrap_sentence(comparison.why_none, inner)]
     listed = [row for line in lines for row in _line_rows(line, inner)]
     listed += [[label(line)] for line in wrap_sentence(remark, inner)]
     span = f"{_clock(moment.start)} to {_clock(moment.end)}"
@@ -65,7 +54,8 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
         ViewSection(title, figures),
         ViewSection("what happened", listed or [[label("nothing")]], span),
     ]
-    head = sentence_rows((f"{_clock(dividing_at)} ", "title"), changes, "title", inner)
+    headline = seen.headline(str, lambda words: clean(words, _LONG))
+    head = sentence_rows((f"{_clock(seen.at)} ", "title"), headline, "title", inner)
     rows = [[label(" "), *row] for row in [*head, *stack(sections, inner, height - 2 - len(head))]]
     return happened_frame(rows, width, height)
 

@@ -32,9 +32,10 @@ from sparktop.model.targets import NodeTarget, Target
 from sparktop.model.text import clean, spreadsheet_text
 from sparktop.moments.happened import (
     PAGE_LINES,
+    Comparison,
+    around,
     compare_minutes,
     pivot,
-    weightiest,
     what_happened,
 )
 from sparktop.moments.moment import (
@@ -284,7 +285,14 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
         *(
             []
             if weightiest_event is None
-            else [_around_section(moment, weightiest_event.at, weightiest_event)]
+            else [
+                _around_section(
+                    moment,
+                    weightiest_event.at,
+                    compare_minutes(moment, weightiest_event.at),
+                    weightiest_event,
+                )
+            ]
         ),
         _events_section(moment, _MOST_ON_PAGE if on_page else PAGE_LINES),
         Section(
@@ -468,42 +476,39 @@ def _events_section(moment: Moment, most: int) -> Section:
 
 def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     """Yield what changed most in the minute that begins at `at`, figures before and after, and the list."""
-    turn = pivot(moment, at)
-    when = at if turn is None else turn.at
-    weightiest_line = weightiest(what_happened(moment)[0], when, AROUND_S)
-    words = [
-        f"{code(line.subject)}: {escaped(clean(line.words_at(when), _LONG))}" for line in weightiest_line
-    ]
-    words += [change.words(code(change.subject)) for change in compare_minutes(moment, when)[0][:1]]
-    head = [f"**{_time_words(moment, when)} {'; '.join(words) or 'nothing changed'}**"]
-    if turn is not None and when - at >= _LATER:
-        named = f"{code(turn.subject)}: {escaped(clean(turn.message, _LONG))}"
+    seen = around(moment, what_happened(moment)[0], at, at, AROUND_S)
+    when, main_event = seen.at, seen.main_event
+    headline = seen.headline(code, lambda words: escaped(clean(words, _LONG)))
+    head = [f"**{_time_words(moment, when)} {headline}**"]
+    if main_event is not None and when - at >= _LATER:
+        named = f"{code(main_event.subject)}: {escaped(clean(main_event.message, _LONG))}"
         head.append(
             f"Asked for {_time_words(moment, at)}; the weightiest event of the minute from then on, {named}, "
             f"divides the figures at {_time_words(moment, when)}."
         )
     yield Section(paragraphs=tuple(head))
-    yield _around_section(moment, when)
+    yield _around_section(moment, when, seen.comparison)
     yield _events_section(moment, PAGE_LINES)
 
 
-def _around_section(moment: Moment, when: datetime, event: Event | None = None) -> Section:
+def _around_section(
+    moment: Moment, when: datetime, comparison: Comparison, event: Event | None = None
+) -> Section:
     """Return a table of the figures that moved from the minute before `when` to the minute after it.
 
     Below it stands the `event` of that time.
     """
-    moved, why_none = compare_minutes(moment, when)
     title = f"The minute before and after {_time_words(moment, when)}"
     words = (
         (f"At {_time_words(moment, when)} {code(event.subject)}: {escaped(clean(event.message, _LONG))}",)
         if event is not None
         else ()
     )
-    if not moved:
-        return Section(title, (*words, why_none))
+    if not comparison.changes:
+        return Section(title, (*words, comparison.why_none))
     rows = tuple(
         (change.title, Untrusted(change.subject), change.before, change.after, change.change)
-        for change in moved
+        for change in comparison.changes
     )
     columns = ("Figure", "Of", "Before", "After", "Change")
     return Section(table=Grid(title, columns, rows, frozenset({0, 1}), width=WIDTH), items=words)

@@ -21,9 +21,9 @@ from sparktop.model.targets import BackendTarget, Watch
 from sparktop.moments.happened import (
     PAGE_LINES,
     compare_minutes,
+    main_lines,
     pivot,
     share_words,
-    weightiest,
     what_happened,
 )
 from sparktop.moments.moment import (
@@ -143,6 +143,8 @@ def test_the_weightiest_keep_their_line_in_order_of_time() -> None:
     assert rest.startswith("Without a line of their own, since they weigh less: ")
     assert pivot(moment(*small, worst)) == pivot(moment(*small, worst), at(250)) == worst
     assert pivot(moment(*small, worst), at(240)) == small[240]
+    last = event(300, "engine-dead", "spark-9")
+    assert pivot(replace(moment(last), end=last.at)) == last
 
 
 def test_a_report_that_is_asked_for_another_time_than_it_divides_says_so() -> None:
@@ -207,7 +209,7 @@ def test_figures_that_moved_are_compared_and_scatter_is_not() -> None:
         key: [(at(240 + second).timestamp(), one) for second, one in enumerate(row)]
         for key, row in values.items()
     }
-    (moved,), _ = compare_minutes(replace(moment(), series=series), at(300))
+    (moved,) = compare_minutes(replace(moment(), series=series), at(300)).changes
     assert (moved.subject, moved.before, moved.after, round(moved.share, 2)) == ("a", "100", "40", -0.6)
     text = moment_report(replace(moment(), series=series), "md", at=at(300))
     assert "Generated tok/s of `a` 100 → 40 (−60 %)" in text
@@ -232,7 +234,7 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
         event(310, "restarted", "a"),
     )
     found = replace(moment(*other), series=series, sweeps=(sweep,))
-    moved, _ = compare_minutes(found, at(300))
+    moved = compare_minutes(found, at(300)).changes
     assert [one.words(one.subject) for one in moved] == [
         "Waiting of a 0.7 → 77.5 (111 ×)",
         "Generated tok/s of a 400 → 900 (+125 %)",
@@ -329,8 +331,8 @@ def test_a_sweep_on_the_screen_is_a_cause_until_it_ends() -> None:
     found = moment_of(past.newest, past)
     assert found.sweeps == (sweep,)
     lines, _ = what_happened(found)
-    assert [one.label for one in weightiest(lines, at(end_s - 50), 30)] == ["sweep"]
-    assert weightiest(lines, at(end_s + 90), 30) == ()
+    assert [one.label for one in main_lines(lines, at(end_s - 50), 30)] == ["sweep"]
+    assert main_lines(lines, at(end_s + 90), 30) == ()
 
 
 @pytest.mark.parametrize(
@@ -347,10 +349,15 @@ def test_a_span_too_short_for_a_comparison_says_so(before: int, after: int) -> N
     """Seconds on a side are no minute: no figure is compared."""
     points = [(at(300 + one).timestamp(), float(one > 0)) for one in range(-before, after + 1)]
     span = replace(moment(), series={(BACKEND, "a", "running"): points})
-    moved, why_none = compare_minutes(span, at(300))
-    assert moved == ()
-    assert f"{min(before, 60)} s are known before" in why_none
-    assert "Too short to compare before and after" in moment_report(span, "md", at=at(300))
+    compared = compare_minutes(span, at(300))
+    assert compared.changes == ()
+    assert f"{min(before, 60)} s are known before this moment" in compared.why_none
+    text = moment_report(span, "md", at=at(300))
+    assert "**09:05:00 too short to compare before and after**" in text
+    assert compared.why_none in text
+    rows = [row_text(row) for row in happened_screen(span, at(300), 160, 40)]
+    assert "too short to compare before and after" in rows[1]
+    assert "UTC" not in "".join(rows)
     alarm = replace(span, events=(event(300, "kv-full"),))
     row = next((one for one in moment_report(alarm, "md").splitlines() if one.startswith("| 09:05:00")), "")
     assert row == "" or "–" in row
@@ -359,7 +366,7 @@ def test_a_span_too_short_for_a_comparison_says_so(before: int, after: int) -> N
 def test_an_empty_span_is_a_page_too() -> None:
     """Nothing happened: that is said."""
     text = moment_report(moment(), "md", at=at(300))
-    assert "**09:05:00 nothing changed**" in text
+    assert "**09:05:00 too short to compare before and after**" in text
     assert "### What happened" not in text
     gap = replace(moment(), readings=Readings(gaps=((at(10), at(70)),)))
     assert "09:00:10 to 09:01:10 **warning** `recording`: no readings" in moment_report(gap, "md", at=BEGAN)
