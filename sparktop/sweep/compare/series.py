@@ -9,7 +9,6 @@ is placed in the row of the shortest prompts at its point.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -227,7 +226,7 @@ def _merge_two(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
     )
 
 
-ALIKE_WITHIN_PERCENT = 10.0
+ALIKE_WITHIN_PERCENT = 10
 """Lengths up to so many percent apart share a row."""
 _Aligned = list[dict[Level, SeriesLevel]]
 """For each series its levels by the load of their row."""
@@ -253,8 +252,8 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
     """Yield up to two notes for the user on table rows whose levels differ in prompt length."""
     if not _need_lengths(series):
         return
-    unknown: dict[str, None] = {}
-    apart: dict[str, None] = {}
+    without_length: dict[str, None] = {}
+    differing: dict[str, None] = {}
     rows = align_rows(series)
     for row in sorted({load for by_row in rows for load in by_row}, key=lambda load: load.order):
         members = [
@@ -264,17 +263,18 @@ def length_notes(series: Sequence[Series]) -> Iterator[str]:
         ]
         if len(members) < 2:  # noqa: PLR2004 - a single level has nothing to differ from
             continue
-        unknown |= dict.fromkeys(name for name, load in members if load.pp is None and row.pp is not None)
+        if row.pp is not None:
+            without_length |= dict.fromkeys(name for name, load in members if load.pp is None)
         lengths: dict[int, str] = {}
         for name, load in members:
             if load.pp is not None:
                 lengths.setdefault(load.pp, name)
         if len(lengths) > 1:
-            apart[" beside ".join(f"{pp:,} ({name})" for pp, name in lengths.items())] = None
-    if apart:
-        yield f"prompt tokens up to {ALIKE_WITHIN_PERCENT:.0f} % apart share a row: {'; '.join(apart)}"
-    if unknown:
-        yield f"prompt length not reported, laid beside the shortest prompts: {', '.join(unknown)}"
+            differing[" beside ".join(f"{pp:,} ({name})" for pp, name in lengths.items())] = None
+    if differing:
+        yield f"prompt tokens up to {ALIKE_WITHIN_PERCENT} % apart share a row: {'; '.join(differing)}"
+    if without_length:
+        yield f"prompt length not reported, laid beside the shortest prompts: {', '.join(without_length)}"
 
 
 def are_same_row(load: Level, other: Level) -> bool:
@@ -368,9 +368,8 @@ def _length_classes(lengths: Sequence[int | None]) -> dict[int | None, int | Non
 
 
 def _are_alike(count: int, other: int) -> bool:
-    if count == other or min(count, other) <= 0:
-        return count == other
-    return abs(math.log(count / other)) <= math.log1p(ALIKE_WITHIN_PERCENT / 100)
+    smaller, larger = sorted((count, other))
+    return smaller == larger or 100 * larger <= (100 + ALIKE_WITHIN_PERCENT) * smaller
 
 
 PREFIX = "ref:"

@@ -65,6 +65,8 @@ _FOOTERS = {
 """Names of the keys in the footer of each page, the most important first."""
 _LIVE, _OVER = frozenset({"stop"}), frozenset({"compare", "limits"})
 """Names of the keys for a running sweep only, and of the keys for a finished sweep only."""
+_TITLE_CELLS, _NAME_CELLS = 44, 24
+"""Cells of a published table's title above the curves, and of its name in the footer."""
 
 
 class SweepScreen(CanvasScreen):
@@ -101,9 +103,12 @@ class SweepScreen(CanvasScreen):
         self._view: SweepView | None = None
         self._evidence: LevelEvidence | None = None
         self._scroll = 0
-        self._height = 0
-        self._rows_of: dict[int, Level] = {}
-        self._first_cell = 0
+        self._page_height = 0
+        """Rows of the page, also those not on screen."""
+        self._level_by_row: dict[int, Level] = {}
+        """The level in each drawn row of the main page, by its index."""
+        self._levels_left_edge = 0
+        """First cell of these levels."""
 
     def on_mount(self) -> None:
         """Draw at once."""
@@ -124,15 +129,14 @@ class SweepScreen(CanvasScreen):
         return max(0, self.size.height - FOOTER)
 
     def _rows(self, width: int, height: int) -> list[Row]:
-        self._rows_of = {}
-        rows = [] if self._view is None else self._page_rows(self._view, width)
-        self._height = len(rows)
-        self._scroll = max(0, min(self._scroll, self._height - height))
+        self._level_by_row = {}
+        rows = [] if self._view is None else self._page_rows(self._view, width, height)
+        self._page_height = len(rows)
+        self._scroll = max(0, min(self._scroll, self._page_height - height))
         return rows[self._scroll : self._scroll + height]
 
-    def _page_rows(self, view: SweepView, width: int) -> list[Row]:
+    def _page_rows(self, view: SweepView, width: int, height: int) -> list[Row]:
         """Return the rows of the present page; change to the main page if the present one has no content."""
-        room = self.room
         if self.page is SweepPage.EVIDENCE:
             level = self._selected_level(view)
             self._evidence = None if level is None else self._source.evidence(level)
@@ -140,7 +144,7 @@ class SweepScreen(CanvasScreen):
                 return evidence_screen(
                     self._evidence,
                     width,
-                    room,
+                    height,
                     run=self.run,
                     simulated=view.simulated,
                     lengths=view.several_lengths,
@@ -149,20 +153,22 @@ class SweepScreen(CanvasScreen):
             return topology_screen(
                 view.topologies,
                 width,
-                room,
+                height,
                 plots=view.plots,
                 title=view.title,
                 headline=view.headline or "",
                 simulated=view.simulated,
             )
         if self.page is SweepPage.CURVES and view.plots:
-            return curves_screen(view, width, room)
+            return curves_screen(view, width, height)
         if self.page is SweepPage.NOTICES:
-            return notices_screen(view, width, room)
+            return notices_screen(view, width, height)
         self.page = SweepPage.MAIN
-        note = "" if self.reference is None else f"beside it: {fit(self.reference.title, 44).rstrip()}"
-        rows, self._rows_of, self._first_cell = draw_sweep(
-            view, width, room, chosen=self._selected_level(view), curves=not self.tracks, note=note
+        note = ""
+        if self.reference is not None:
+            note = f"beside it: {fit(self.reference.title, _TITLE_CELLS).rstrip()}"
+        rows, self._level_by_row, self._levels_left_edge = draw_sweep(
+            view, width, height, chosen=self._selected_level(view), curves=not self.tracks, note=note
         )
         return rows
 
@@ -172,20 +178,21 @@ class SweepScreen(CanvasScreen):
             return []
         table = {key.name: key for key in self.key_table}
         several_runs = self._evidence is not None and len(self._evidence.timelines) > 1
-        hidden = (_LIVE if view.status.over else _OVER) | (frozenset() if several_runs else {"turn"})
-        names = [name for name in (*_FOOTERS[self.page], "help") if name not in hidden]
-        if view.topologies is None and self.page is SweepPage.MAIN:
-            names.remove("topologies")
+        hidden = set(_LIVE if view.status.over else _OVER)
+        if not several_runs:
+            hidden.add("turn")
+        if view.topologies is None:
+            hidden.add("topologies")
         keys = []
-        for name in names:
-            word = (table[name].shown, table[name].footer or "")
+        for name in (*_FOOTERS[self.page], "help"):
+            shown, word = table[name].shown, table[name].footer or ""
             if name == "turn":
-                word = ("tab", "other run")
+                shown, word = "tab", "other run"
             elif name == "reference" and self.reference is not None:
-                reference = self.reference.name
-                word = (table[name].shown, f"published: {fit(reference, min(24, len(reference)))}")
-            keys.append(word)
-        return [*scroll_keys(self._scroll, self._height - self.room - self._scroll), *keys]
+                word = f"published: {fit(self.reference.name, _NAME_CELLS).rstrip()}"
+            if name not in hidden:
+                keys.append((shown, word))
+        return [*scroll_keys(self._scroll, self._page_height - self.room - self._scroll), *keys]
 
     def _selected_level(self, view: SweepView) -> Level | None:
         """Return the selected level, else the best or the newest one; None if there is no level."""
@@ -206,18 +213,16 @@ class SweepScreen(CanvasScreen):
             return
         view = self._view
         keys = [] if view is None else [level.key for level in all_levels(view)]
-        if view is None or not keys:
+        selected = None if view is None else self._selected_level(view)
+        if selected not in keys:
             return
-        if self.chosen in keys:
-            self.chosen = keys[max(0, min(len(keys) - 1, keys.index(self.chosen) + step))]
-        else:
-            self.chosen = default_key(view)
+        self.chosen = keys[max(0, min(len(keys) - 1, keys.index(selected) + step))]
         self._paint()
 
     def action_scroll(self, screens: int) -> None:
         """Scroll by `screens` screens; on the main page, move the selection by as many levels as fit."""
         if self.page is SweepPage.MAIN:
-            self.action_step(screens * max(1, len(self._rows_of) - 1))
+            self.action_step(screens * max(1, len(self._level_by_row) - 1))
         else:
             self._scroll += screens * max(1, self.room - 2)
             self._paint()
@@ -251,8 +256,8 @@ class SweepScreen(CanvasScreen):
     def action_curves(self) -> None:
         """Show the page of curves; if it is shown already, show the main page.
 
-        The main page of a finished sweep has either progress tracks or curves above its table. Each time that
-        this action returns to the main page, it exchanges the two.
+        Leaving the page of curves swaps progress tracks and curves on the main page of a finished sweep that
+        was watched live.
         """
         view = self._view
         if view is None:
@@ -261,7 +266,8 @@ class SweepScreen(CanvasScreen):
             self._say("no curves yet: no level is done")
             return
         if self.page is SweepPage.CURVES:
-            self.tracks = view.status.over and view.live is not None and not self.tracks
+            can_swap = view.status.over and view.live is not None
+            self.tracks = can_swap and not self.tracks
         self._toggle_page(SweepPage.CURVES)
 
     def action_topologies(self) -> None:
@@ -285,7 +291,8 @@ class SweepScreen(CanvasScreen):
             self._say("no published table has figures for these curves")
             return
         names = [reference.name for reference in fitting]
-        index = names.index(self.reference.name) + 1 if self.reference and self.reference.name in names else 0
+        shown = None if self.reference is None else self.reference.name
+        index = names.index(shown) + 1 if shown in names else 0
         self.reference = fitting[index] if index < len(fitting) else None
         self._source.refer(() if self.reference is None else (self.reference,))
         if self.reference is not None:
@@ -322,7 +329,7 @@ class SweepScreen(CanvasScreen):
     def action_limits(self) -> None:
         """Ask for limits; open a screen that answers from the measured levels which load keeps them.
 
-        Of several prompt lengths, only levels with that of the selected level count.
+        If the sweep has several prompt lengths, only the levels with the selected level's length are used.
         """
         from sparktop.ui.screens.dialogs import LimitsScreen  # late: no first picture needs it
 
@@ -379,10 +386,11 @@ class SweepScreen(CanvasScreen):
 
     async def _point(self, x: int, y: int) -> None:
         """Select the clicked level, or show its evidence if it is selected already."""
-        level = self._rows_of.get(y + self._scroll)
-        if level is None or x < self._first_cell:
+        level = self._level_by_row.get(y + self._scroll)
+        view = self._view
+        if view is None or level is None or x < self._levels_left_edge:
             return
-        if level == self.chosen:
+        if level == self._selected_level(view):
             self.action_why()
         else:
             self.chosen = level

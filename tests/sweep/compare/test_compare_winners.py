@@ -11,7 +11,13 @@ from sparktop.model.load import Level, concurrency_point
 from sparktop.model.statistics import value_of, value_of_range
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import holm
-from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
+from sparktop.sweep.compare.series import (
+    Series,
+    SeriesLevel,
+    are_same_row,
+    load_reference,
+    published_series,
+)
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow
 from tests.sweep.made_results import made_series
 
@@ -133,6 +139,16 @@ def test_lengths_that_are_alike_share_a_row() -> None:
     notes = "\n".join(found.notes)
     assert "20,000 (own) beside 19,570 (spark-long-context)" in notes
     assert "prompt length not reported, laid beside the shortest prompts" in notes
+
+
+@pytest.mark.parametrize(
+    ("tokens", "other_tokens", "alike"),
+    [(1000, 1100, True), (22_000, 20_000, True), (1000, 1101, False), (0, 1, False), (0, 0, True)],
+)
+def test_lengths_exactly_ten_percent_apart_are_alike(tokens: int, other_tokens: int, *, alike: bool) -> None:
+    """The limit belongs to what shares a row."""
+    point = concurrency_point(1)
+    assert are_same_row(Level("", point, tokens, 8), Level("", point, other_tokens, 8)) is alike
 
 
 def test_one_difference_among_many_rows_may_be_chance() -> None:

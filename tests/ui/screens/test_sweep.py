@@ -8,6 +8,7 @@ import pytest
 
 from sparktop.config.keys import SWEEP_KEYS
 from sparktop.model.load import Level
+from sparktop.panels.sweep.table import default_key
 from sparktop.ui.screens.help import SweepHelpScreen
 from sparktop.ui.screens.sweep import SweepPage, SweepScreen
 from tests.ui.board import SIZES
@@ -98,6 +99,8 @@ async def test_arrows_choose_a_level_and_enter_says_why(stage: SweepStage) -> No
     async with stage.on():
         await run_and_open(stage)
         await stage.press("down")
+        assert chosen(stage) == key("proxy", 1)
+        await stage.press("up")
         assert chosen(stage) == key("spark-a", 4)
         await stage.press("up", "k", "k")
         assert chosen(stage) == key("spark-a", 1)
@@ -137,6 +140,20 @@ async def test_a_click_chooses_the_level_and_a_second_opens_it(
         await stage.click(*(x, y))
         await stage.pilot.pause()
         assert "┐why?┌ proxy c = 2" in stage.text
+
+
+async def test_a_click_on_the_highlighted_level_opens_it(stage: SweepStage) -> None:
+    """The level that is highlighted before any was chosen is selected as one that was."""
+    async with stage.on():
+        await done_and_open(stage)
+        view = stage.full._view
+        assert view is not None
+        level = default_key(view)
+        assert chosen(stage) is None
+        y = next(row for row, drawn in stage.full._level_by_row.items() if drawn == level)
+        await stage.click(stage.full._levels_left_edge, y)
+        await stage.pilot.pause()
+        assert page(stage) is SweepPage.EVIDENCE
 
 
 async def test_published_tables_go_round(stage: SweepStage) -> None:
