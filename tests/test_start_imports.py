@@ -23,7 +23,7 @@ LATE = (
     "sparktop.sweep.session",
 )
 """What no start needs: the reading of servers, judgements, screens of their own, sweeps."""
-HEAVY = ("pydantic", "httpx", "aiohttp", "psutil", "pynvml", "tomlkit", "jinja2")
+HEAVY = ("pydantic", "httpx", "aiohttp", "psutil", "plotext", "pynvml", "tomlkit", "jinja2")
 CONFIG = """
 theme = "spark-light"
 [[nodes]]

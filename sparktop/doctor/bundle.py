@@ -30,7 +30,7 @@ from sparktop.report.privacy import SECRET, Privacy, any_of
 SCHEMA = "sparktop.bundle/1"
 """Name and number of the format."""
 _PACKAGES = (
-    *("aiohttp", "backports.zstd", "httptools", "httpx", "jinja2", "msgspec", "nvidia-ml-py"),
+    *("aiohttp", "backports.zstd", "httptools", "httpx", "jinja2", "msgspec", "nvidia-ml-py", "plotext"),
     *("prometheus_client", "psutil", "pydantic", "textual", "tomlkit", "uvloop", "yarl"),
 )
 """What sparktop needs, as in pyproject.toml."""

@@ -565,12 +565,12 @@ def _draw(result: SweepResult) -> None:
         return
     import shutil  # late: as above
 
+    from sparktop.sweep.compare.series import series_of
     from sparktop.sweep.formats.drawings import plots
-    from sparktop.sweep.view.curves import sweep_plots
 
     width = min(100, shutil.get_terminal_size().columns)
     try:
-        sys.stderr.write(plots(sweep_plots(result), width))
+        sys.stderr.write(plots([curve for curve in series_of(result) if curve.levels], width))
         sys.stderr.flush()
     except OSError:
         return

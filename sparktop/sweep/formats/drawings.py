@@ -5,18 +5,20 @@ Curves of SVG have 95 % confidence intervals and the name of the target at their
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 from msgspec.structs import replace
 
 from sparktop.graphics import svg
-from sparktop.graphics.axes import PlotAxis
+from sparktop.graphics.axes import PlotAxis, nice_ceiling
+from sparktop.graphics.cells import cell_width
+from sparktop.graphics.numbers import tick
 from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint
 from sparktop.model.text import clean
-from sparktop.panels.parts.text import row_text
-from sparktop.panels.sweep.curves import curve_rows, legend_rows, plot_ends
+from sparktop.panels.sweep.curves import plot_ends
 from sparktop.report.document.drawing import (
     LEFT,
     NOTE_CELLS,
@@ -27,7 +29,7 @@ from sparktop.report.document.drawing import (
 )
 from sparktop.sweep.compare.series import Series, SeriesLevel
 from sparktop.sweep.terms.definitions import METRICS, Metric
-from sparktop.sweep.view.curves import by_text, curve_plots
+from sparktop.sweep.view.curves import by_depth, by_text, curve_plots
 
 LENGTH, DEPTH = "tokens of the prompt", "tokens of context and prompt"
 """Titles of horizontal axes that are not the amount of a kind of load."""
@@ -193,17 +195,104 @@ def _point_words(point: CurvePoint, metric: Metric) -> str:
     return f"{words} ({metric.text(value.low)} to {metric.text(value.high)})"
 
 
-_ROWS = 16
-"""Height in rows of a plot in text."""
+PLOTTED = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_due_ms", "ttft_ms")
+"""Metrics that have a plot; `output_tps` only if no other rate of generated tokens is known."""
+PLOT_CELLS, PLOT_ROWS = 78, 16
+_LEAST_WIDTH, _LEAST_HEIGHT = 30, 8
+"""Size in cells of a plot in text, and the least one."""
+_MARKS = "●▲■◆○△□◇"
+"""Characters that mark the points of each series, because colours are lost in a file."""
+_LABEL_CELLS = 24
+"""Most cells of a name in the legend."""
+_LEAST_POINTS = 2
+"""Points that make a curve."""
+_STEPS = 4
+"""Number of intervals between the ticks of the vertical axis."""
 
 
-def plots(drawn: Sequence[CurvePlot], width: int) -> str:
-    """Return plots as text of `width` cells with their legend, as the screen draws them without colours.
+def plots(
+    series: Sequence[Series], width: int = PLOT_CELLS, *, height: int = PLOT_ROWS, colour: bool = False
+) -> str:
+    """Return plots as text, one for each metric of `PLOTTED` with values at two or more points of the axis.
 
-    Those without a curve, which have values at fewer than two points, are left out; "" without any other.
+    `width` and `height` are the size of a plot in terminal cells. The axis of concurrency is logarithmic.
+    Plots contain escape sequences only with `colour`. Return "" if no metric has enough values.
     """
-    places = [{point.point for line in plot.lines for point in line.points} for plot in drawn]
-    with_curves = [plot for plot, points in zip(drawn, places, strict=True) if len(points) > 1]
-    rows = [row for plot in with_curves for row in curve_rows(plot, width, _ROWS)]
-    rows += legend_rows(with_curves, width)
-    return "".join(f"{row_text(row).rstrip()}\n" for row in rows)
+    metrics = {name for a_series in series for name in a_series.metrics()}
+    skipped = {"output_tps"} if metrics & {"decode_tps", "sustained_tps"} else set()
+    skipped |= {"ttft_ms"} if "ttft_due_ms" in metrics else set()
+    drawn = (plot(series, name, width, height, colour=colour) for name in PLOTTED if name not in skipped)
+    return "\n".join(text for text in drawn if text)
+
+
+def plot(
+    series: Sequence[Series],
+    name: str,
+    width: int = PLOT_CELLS,
+    height: int = PLOT_ROWS,
+    *,
+    colour: bool = False,
+) -> str:
+    """Return a plot of the metric `name` as text; "" if it has values at fewer than two points."""
+    curves = [(a_series.name, _means_by_point(a_series, name)) for a_series in by_depth(series)]
+    curves = [(label, points) for label, points in curves if points]
+    places = sorted({point for _, points in curves for point in points})
+    if len(places) < _LEAST_POINTS:
+        return ""
+    from plotext import figure  # late, because it takes 60 ms and nothing else needs it
+
+    figure.clear()
+    figure.plot_size(max(width, _LEAST_WIDTH), max(height, _LEAST_HEIGHT))
+    metric = METRICS[name]
+    figure.title(f"{metric.title} ({metric.unit}) against {_against(places[0].kind.amount)}")
+    legend: list[str] = []
+    for number, (label, points) in enumerate(curves):
+        mark = _MARKS[number % len(_MARKS)]
+        xs, ys = [_axis_position(point) for point in points], list(points.values())
+        line = figure.signal(xs, ys, marker="braille")
+        line.lines()
+        figure.draw(line)
+        figure.draw(figure.signal(xs, ys, marker=mark))
+        legend.append(f"{mark} {clean(label, _LABEL_CELLS)}")
+    figure.ruler("x").ticks(
+        [_axis_position(position) for position in places], [position.words for position in places]
+    )
+    highest = max(value for _, points in curves for value in points.values())
+    top = nice_ceiling(highest)
+    steps = [top * share / _STEPS for share in range(_STEPS + 1)]
+    figure.ruler("y").lim(0, top)
+    figure.ruler("y").ticks(steps, [tick(step, 4) for step in steps])
+    text = str(figure.build().string(colorless=not colour))
+    figure.clear()
+    # plotext's own legend would cover the beginnings of the curves.
+    lines = [*text.splitlines(), *_legend_lines(legend, width)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _legend_lines(legend: Sequence[str], width: int) -> list[str]:
+    lines = [""]
+    for entry in legend:
+        longer = f"{lines[-1]}   {entry}" if lines[-1] else f"  {entry}"
+        if lines[-1] and cell_width(longer) > width:
+            lines.append(f"  {entry}")
+        else:
+            lines[-1] = longer
+    return lines
+
+
+def _means_by_point(series: Series, metric: str) -> dict[LoadPoint, float]:
+    """Return {point on the axis: mean of a metric}, in ascending order.
+
+    If several levels have the same point, the first of them is used.
+    """
+    points: dict[LoadPoint, float] = {}
+    for level in series.levels:
+        figure = level.figures.get(metric)
+        if figure is not None and math.isfinite(figure.mean):
+            points.setdefault(level.load.point, figure.mean)
+    return dict(sorted(points.items()))
+
+
+def _axis_position(point: LoadPoint) -> float:
+    """Return where a point stands on its axis, which is logarithmic."""
+    return math.log2(point.value)

@@ -15,7 +15,7 @@ from sparktop.colors.mixing import contrast
 from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet
 from sparktop.sweep.compare.series import Series, load_reference, published_series, series_of
 from sparktop.sweep.formats.drawings import curve_drawings, plots
-from sparktop.sweep.view.curves import curve_plots, sweep_plots
+from sparktop.sweep.view.curves import sweep_plots
 from tests.colors.test_colors_apart import SIGHT, seen_as
 from tests.sweep.formats.full_results import full_sweep
 from tests.sweep.made_results import made_series
@@ -102,15 +102,24 @@ def test_curves_have_contrast_and_differ_for_every_kind_of_eye(
 TOPOLOGIES = published_series(load_reference("spark-topologies-2026-03"))
 
 
-def test_curves_as_text_are_those_of_the_screen() -> None:
-    """Decode, prefill and TTFT with a letter for each series; one level is no curve; names stay short."""
-    text = plots(curve_plots(TOPOLOGIES), 78)
-    for title in ("Decode in tok/s", "Prefill in tok/s", "TTFT in ms"):
-        assert f"─ {title} ─" in text
-    assert "A ⠶⠶⠶ solo · B ⠶⠶⠶ cluster-tp2 · C ⠶⠶⠶ simple-shuffle · D ⠶⠶⠶ least-busy" in text
-    assert max(map(len, text.splitlines())) <= 78
-    long = plots(curve_plots([made_series("x" + "y" * 500, {1: (10.0,), 2: (20.0,)})]), 78)
+def test_three_figures_are_drawn_against_concurrency() -> None:
+    """Decode, prefill and TTFT, with every series' mark under each."""
+    text = plots(TOPOLOGIES)
+    for title in ("Decode (tok/s)", "Prefill (tok/s)", "TTFT (ms)"):
+        assert f"{title} against concurrency" in text
+    assert text.count("● solo   ▲ cluster-tp2   ■ simple-shuffle   ◆ least-busy") == 3
     assert "\x1b" not in text
-    assert "y" * 30 not in long
-    for series in ([made_series("a", {1: (10.0,)})], [], [Series("a", (), "f", "t")]):
-        assert plots(curve_plots(series), 78) == ""
+
+
+def test_one_level_is_no_curve() -> None:
+    """A single level gives no curve, nor does a series without levels."""
+    assert plots([made_series("a", {1: (10.0,)})]) == ""
+    assert plots([]) == ""
+    assert plots([Series("a", (), "f", "t")]) == ""
+
+
+def test_names_in_a_plot_are_clean_and_short() -> None:
+    """A name cannot move the cursor or fill the screen."""
+    text = plots([made_series("\x1b[2Jx" + "y" * 500, {1: (10.0,), 2: (20.0,)})])
+    assert "\x1b" not in text
+    assert "y" * 30 not in text
