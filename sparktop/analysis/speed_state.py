@@ -1,13 +1,13 @@
-"""Whether a GPU runs as fast as it should under its load, how near its bandwidth, and its faults (Xids)."""
+"""Whether a GPU runs as fast as it should under its load."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.node import GpuReading, NodeSample
+from sparktop.model.node import GpuReading
 from sparktop.model.snapshot import SpeedState
 from sparktop.model.targets import NodeThresholds
 
@@ -46,8 +46,10 @@ HEAT = frozenset({"software thermal", "hardware thermal"})
 """Throttle reasons that are due to heat."""
 POWER_CAP = "software power cap"
 BY_CHOICE = frozenset({"application clocks", "sync boost", "display clock"})
-"""Throttle reasons that come from a setting: they lower the clock, but nothing is wrong."""
+"""Throttle reasons that come from a setting: no throttling. A clock that is too low is still told
+(`_slow_state`)."""
 _GRAVITY = {word: rank for rank, word in enumerate((UNKNOWN, IDLE, NORMAL, THROTTLED, SLOW_CLOCK))}
+"""Rank of the state of one GPU; SLOW_STEPS is added by `with_steps` later."""
 
 _USB_PD_FIX = (
     "use the 240 W adapter that came with it, unplug it from the mains for a minute, plug its cable in again"
@@ -55,13 +57,12 @@ _USB_PD_FIX = (
 )
 _LOCK_CAUSE = "a clock lock (nvidia-smi -lgc) or a limit that the driver does not report"
 _LOCK_FIX = "nvidia-smi -rgc lifts a clock lock; else check power supply and cooling"
-_NOT_SEEN = SpeedState()
 
 
 class Pace(Struct, frozen=True):
     """The speed state of a GPU, and since when its readings have shown a slow clock under load."""
 
-    state: SpeedState = _NOT_SEEN
+    state: SpeedState = SpeedState()
     slow_since: float | None = None
     """Monotonic seconds; None while the readings show no slow clock."""
 
@@ -115,10 +116,11 @@ def worst_state(paces: Mapping[int, Pace]) -> SpeedState:
     """Return the most severe speed state of the GPUs; with several GPUs its reason names the GPU's index."""
     if not paces:
         return SpeedState(UNKNOWN, "no GPU to look at")
-    index, pace = max(paces.items(), key=lambda item: (_GRAVITY[item[1].state.word], -item[0]))
+    worst_index = max(sorted(paces), key=lambda index: _GRAVITY[paces[index].state.word])
+    state = paces[worst_index].state
     if len(paces) == 1:
-        return pace.state
-    return replace(pace.state, reason=f"GPU {index}: {pace.state.reason}")
+        return state
+    return replace(state, reason=f"GPU {worst_index}: {state.reason}")
 
 
 def with_steps(state: SpeedState, steps: Iterable[StepPace], *, gb10: bool) -> SpeedState:
@@ -129,7 +131,7 @@ def with_steps(state: SpeedState, steps: Iterable[StepPace], *, gb10: bool) -> S
     slow = [step for step in steps if step.slow]
     if state.word != NORMAL or not slow:
         return state
-    slowest = max(slow, key=lambda pace: pace.now_ms / pace.before_ms)
+    slowest = max(slow, key=lambda step: step.now_ms / step.before_ms)
     reason = (
         f"{slowest.backend}: {slowest.now_ms:.0f} ms a step at {slowest.running:.0f} running,"
         f" {slowest.before_ms:.0f} ms before; {state.reason}"
@@ -154,28 +156,29 @@ def _state_of_reading(
     `was_slow` is True if the clock was slow before this reading: then it must rise further to count as
     normal.
     """
-    use, clock = gpu.utilization_percent, gpu.sm_clock_mhz
-    if use is None:
+    load_percent, clock = gpu.utilization_percent, gpu.sm_clock_mhz
+    if load_percent is None:
         return SpeedState(UNKNOWN, "the driver does not report the load")
-    if use < IDLE_PERCENT:
-        return SpeedState(IDLE, f"{use:.0f} % load")
-    over = _lasting_reasons(gpu, shares, thresholds)
+    if load_percent < IDLE_PERCENT:
+        return SpeedState(IDLE, f"{load_percent:.0f} % load")
+    lasting = _lasting_reasons(gpu, shares, thresholds)
     highest = gpu.sm_clock_max_mhz
     limit = None if highest is None else SLOW_SHARE * highest
     if gb10:
         limit = thresholds.slow_clock_mhz
     if limit is not None and was_slow:
         limit *= CLEARS_AT
-    low = clock is not None and limit is not None and clock < limit
-    if low and use >= LOADED_PERCENT:
-        # Heat explains a low clock; a power-delivery fault may appear as any of the other reasons.
-        if gb10 and not HEAT & over.keys():
+    is_clock_low = clock is not None and limit is not None and clock < limit
+    if is_clock_low and load_percent >= LOADED_PERCENT:
+        # On a GB10 a fault unless heat explains it: a power-delivery fault may appear as any other reason.
+        # Elsewhere a fault only without any reason.
+        if gb10 and not HEAT & lasting.keys():
             return _slow_gb10_state(gpu)
-        if not over:
+        if not lasting:
             return _slow_state(gpu)
-    if over:
-        return _throttled_state(gpu, over)
-    return _state_by_clock(gpu, low=low, limit_mhz=limit)
+    if lasting:
+        return _throttled_state(gpu, lasting)
+    return _state_by_clock(gpu, low=is_clock_low, limit_mhz=limit)
 
 
 def _state_by_clock(gpu: GpuReading, *, low: bool, limit_mhz: float | None) -> SpeedState:
@@ -231,30 +234,30 @@ def _lasting_reasons(
     `shares` has these percentages. A reason that is active now but is not in `shares` is included with the
     value None. Reasons in `BY_CHOICE` are left out.
     """
-    over: dict[str, float | None] = {
+    lasting: dict[str, float | None] = {
         reason: share
         for reason, share in shares.items()
         if share >= thresholds.throttled_warn_percent and reason not in BY_CHOICE
     }
     for reason in gpu.throttle_reasons or ():
         if reason not in shares and reason not in BY_CHOICE:
-            over.setdefault(reason, None)
-    return over
+            lasting.setdefault(reason, None)
+    return lasting
 
 
-def _throttled_state(gpu: GpuReading, over: Mapping[str, float | None]) -> SpeedState:
+def _throttled_state(gpu: GpuReading, lasting: Mapping[str, float | None]) -> SpeedState:
     """Return the state of a throttled GPU, by the reason that held longest."""
-    reason = max(over, key=lambda name: (over[name] or 0.0, name))
-    share = over[reason]
+    reason = max(lasting, key=lambda name: (lasting[name] or 0.0, name))
+    share = lasting[reason]
     words = reason if share is None else f"{reason}, {share:.0f} % of the last minute"
     if gpu.sm_clock_mhz is not None:
         words += f"; {_clock_text(gpu)}"
-    watts = "" if gpu.power_limit_w is None else f" of {gpu.power_limit_w:.0f} W"
     cause, fix = f"{reason}: the hardware holds the clock down", "check power supply, cable and cooling"
     if reason in HEAT:
         cause, fix = _heat_cause(gpu), "cooler air, free vents, or fewer requests at once"
     elif reason == POWER_CAP:
-        cause = f"the GPU is at its power limit{watts}"
+        limit_words = "" if gpu.power_limit_w is None else f" of {gpu.power_limit_w:.0f} W"
+        cause = f"the GPU is at its power limit{limit_words}"
         fix = "none is needed at full load; a higher limit, where it allows one"
     return SpeedState(THROTTLED, words, cause, fix)
 
@@ -271,105 +274,3 @@ def _heat_cause(gpu: GpuReading) -> str:
         f"the driver slows the GPU for heat{heat}, now {margin:.0f} °C below its limit:"
         " it cooled down since, or memory or board are hot"
     )
-
-
-# Computes how close a server comes to the limit that its memory bandwidth sets.
-#
-# Each generated token of a single request requires reading all active weights once. So the memory bandwidth
-# divided by the bytes read per token is the highest token rate of a single request: 273 GB/s / 2.55 GB =
-# 107 tokens/s for gpt-oss-120b on a GB10. A *lane* is an engine core (data-parallel rank) of a server.
-
-
-GB10_BANDWIDTH_GB_PER_S = 273.0
-"""Peak bandwidth of a GB10's LPDDR5X (data sheet); NVML cannot measure how much of it is used."""
-
-
-def bandwidth_gb_per_s(nodes: Sequence[NodeSample | None]) -> float | None:
-    """Return the memory bandwidth in GB/s of each GPU of a backend's nodes; None unless all are GB10s."""
-    return GB10_BANDWIDTH_GB_PER_S if nodes and all(map(_has_gb10s, nodes)) else None
-
-
-def _has_gb10s(node: NodeSample | None) -> bool:
-    if node is None or not node.gpus:
-        return False
-    return all(is_gb10(gpu, unified=node.memory.unified) for gpu in node.gpus)
-
-
-def read_percent(
-    bandwidth: float | None, read_gb_per_s: float | None, nodes: int, lanes: int
-) -> float | None:
-    """Return memory reads as a percentage (0 to 100) of the memory bandwidth of GPUs; None if unknown.
-
-    `read_gb_per_s` is the sum over all engine cores ("lanes") of the read rate of one GPU of each. The
-    lanes are assumed to be distributed evenly over the nodes.
-    """
-    if bandwidth is None or read_gb_per_s is None:
-        return None
-    return 100.0 * read_gb_per_s / (bandwidth * max(1, min(nodes, lanes)))
-
-
-# NVIDIA's Xids, the numbered faults of a GPU in the kernel's log: meaning and advice.
-
-
-RESTART, RESET, REBOOT = "restart the program", "reset the GPU", "reboot the machine"
-FOLLOWS, OWN = (
-    "a follow-up: look at what came before it",
-    "it has a procedure of its own: see NVIDIA's catalogue",
-)
-"""Advice of NVIDIA's catalogue of Xids."""
-NOTE = "for your information"
-
-_MEANINGS: dict[int, tuple[str, str]] = {
-    8: ("GPU stopped processing", RESTART),
-    13: ("graphics engine exception", RESTART),
-    31: ("GPU memory page fault", RESTART),
-    32: ("invalid push buffer", RESTART),
-    43: ("GPU stopped processing", FOLLOWS),
-    45: ("preemptive cleanup", FOLLOWS),
-    46: ("GPU stopped processing", RESET),
-    48: ("double-bit ECC error", OWN),
-    62: ("internal micro-controller halt", RESET),
-    63: ("row remapping recorded", NOTE),
-    64: ("row remapping failed", RESET),
-    69: ("graphics engine class error", RESTART),
-    74: ("NVLink error", OWN),
-    79: ("GPU fell off the bus", REBOOT),
-    92: ("high single-bit ECC error rate", NOTE),
-    94: ("contained memory error", RESTART),
-    95: ("uncontained memory error", RESET),
-    109: ("context switch timeout", RESET),
-    110: ("security fault", RESET),
-    119: ("GSP timeout", RESET),
-    120: ("GSP error", RESET),
-    121: ("C2C link corrected error", NOTE),
-    136: ("link training failed", RESET),
-    137: ("NVLink flow control error", NOTE),
-    140: ("unrecovered ECC error", RESET),
-    143: ("GPU initialisation failed", RESET),
-    **dict.fromkeys(range(144, 151), ("NVLink error", OWN)),
-    154: ("recovery action changed", FOLLOWS),
-    155: ("NVLink fault", RESET),
-    156: ("resource retirement", RESET),
-    157: ("resource retirement failed", NOTE),
-    158: ("fatal timeout", RESET),
-    160: ("channel retirement", NOTE),
-    161: ("channel retirement failed", NOTE),
-    167: ("PCIe fatal timeout", ""),
-    168: ("WPR fault", ""),
-    171: ("detail of Xid 48", FOLLOWS),
-    172: ("detail of Xid 48", FOLLOWS),
-}
-"""By number: (meaning, advice), "" where NVIDIA's catalogue has no advice."""
-
-
-def xid_words(code: int | None) -> str:
-    """Return number, meaning and advice: "Xid 79: GPU fell off the bus; reboot the machine"."""
-    if code is None:
-        return "Xid"
-    meaning, advice = _MEANINGS.get(code, ("", ""))
-    return f"Xid {code}" + (f": {meaning}" if meaning else "") + (f"; {advice}" if advice else "")
-
-
-def is_severe(code: int | None) -> bool:
-    """Return whether an Xid calls for a reset or a reboot."""
-    return code is not None and _MEANINGS.get(code, ("", ""))[1] in {RESET, REBOOT, OWN}

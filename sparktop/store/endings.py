@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from sparktop.analysis.speed_state import is_severe, xid_words
+from sparktop.analysis.xids import is_severe, xid_words
 from sparktop.model.event import Event, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.node import GIB, OOM, XID, KernelLine, NodeSample, Workload, Workloads

@@ -11,8 +11,8 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
+from sparktop.analysis.bandwidth import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.evidence import Evidence, MachineEvidence, Peer, Poll
-from sparktop.analysis.speed_state import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.state import limit_to_show
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
 from sparktop.model.event import Finding, Progress

@@ -13,8 +13,8 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from sparktop.analysis.bandwidth import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.speculation import shown_line
-from sparktop.analysis.speed_state import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.yardsticks import one_request_tps
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity

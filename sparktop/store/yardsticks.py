@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from sparktop.analysis.bandwidth import bandwidth_gb_per_s
 from sparktop.analysis.machines_compared import process_of
-from sparktop.analysis.speed_state import bandwidth_gb_per_s, is_gb10
+from sparktop.analysis.speed_state import is_gb10
 from sparktop.analysis.yardsticks import batch_key
 from sparktop.model.instant import Instant
 from sparktop.model.node import ModelWeights, Workload

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from sparktop.analysis.bandwidth import read_percent
 from sparktop.analysis.loading import StartClock, best_past, is_warm
-from sparktop.analysis.speed_state import Pace, advance_pace, read_percent
+from sparktop.analysis.speed_state import Pace, advance_pace
 from sparktop.analysis.yardsticks import one_request_tps
 from sparktop.model.node import GpuReading, ModelWeights
 from sparktop.model.snapshot import LAST_TIME, PHASES, PastStart, SpeedState

@@ -15,9 +15,10 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.structs import astuple
 
+from sparktop.analysis.bandwidth import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.evidence import Evidence, MachineEvidence, MachinePoll, Peer, Poll
 from sparktop.analysis.limited_by import limited_by
-from sparktop.analysis.speed_state import Pace, advance_pace, bandwidth_gb_per_s, read_percent, worst_state
+from sparktop.analysis.speed_state import Pace, advance_pace, worst_state
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
