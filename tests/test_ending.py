@@ -105,19 +105,6 @@ def test_no_later_step_of_an_end_prolongs_it() -> None:
     assert left.alarms == [1010.0, 10.0]
 
 
-@pytest.mark.outside
-def test_a_clock_that_is_called_off_ends_nothing() -> None:
-    """`call_off` stops both our timer and the kernel's alarm, and a new countdown can begin afterwards."""
-    left = Left()
-    left.ending.begin(1, 3600.0)
-    left.ending.call_off()
-    left.ending.call_off()
-    left.ending.begin(2, 0.0)
-    assert left.done.wait(10)
-    assert left.codes == [2]
-    assert left.alarms == [3610.0, 0.0, 10.0]
-
-
 @pytest.mark.process
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("held_by", ["write", "lock", "loop"])

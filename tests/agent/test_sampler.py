@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import math
 from collections.abc import AsyncIterator
 
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.agent.reader import REST_S, Ask, AskError, Sampler, from_line, from_query
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import Failure
 from sparktop.model.node import NodeIdentity, NodeSample
 from tests.agent.fake_machine import TABLE, FakeMachine, Timers, hung, settle
 
@@ -90,21 +89,6 @@ async def test_a_machine_that_hangs_is_a_failure(
     assert await sampler.ask(Ask(since=5002.0)) == machine.failure
     machine.failure = None
     assert [one.at for one in await samples(sampler)] == [timers.now]
-
-
-async def test_an_error_of_ours_is_a_failure_and_in_the_log(
-    sampler: Sampler, machine: FakeMachine, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A programming error is one clean line for the client and one log record; the next reading is tried."""
-    machine.error = ValueError("bad \x1b[31m name")
-    with caplog.at_level(logging.ERROR):
-        found = await sampler.ask(Ask())
-    assert isinstance(found, Failure)
-    assert found.kind is FailureKind.INTERNAL
-    assert found.message.isprintable()
-    assert [one.name for one in caplog.records] == ["sparktop.agent.reader"]
-    machine.error = None
-    assert len(await samples(sampler)) == 1
 
 
 async def test_the_process_table_comes_to_those_who_ask_for_it(

@@ -107,18 +107,6 @@ def test_published_figures_are_those_of_the_tables(name: str, target: str, runni
     assert stick.source.startswith(f"table {name}: {target}")
 
 
-def test_tables_are_of_machines_and_engines() -> None:
-    """Two machines of one engine, two engines behind a router; ranges of other GPUs are left out."""
-    rates = [one for path in SHIPPED.glob("*.json") for one in read_recipe(path.read_bytes())]
-    places = ((one, one.source.partition(": ")[2].partition(",")[0]) for one in rates)
-    found = {name: (one.machine, one.machines, one.servers) for one, name in places}
-    assert found["cluster-tp2"] == ("GB10", 2, 1)
-    assert found["least-busy"] == ("GB10", 1, 2)
-    assert found["solo"] == ("GB10", 1, 1)
-    assert not [name for name in found if "estimated" in name]
-    assert {(one.engine, one.model) for one in rates} == {("vllm", "openai/gpt-oss-120b")}
-
-
 def test_between_two_levels_a_straight_line() -> None:
     """At 6 running half of the way from 4 to 8; beyond the last level nothing is known."""
     rates = PublishedRates("t", "m", "vllm", "GB10", levels=((4, 100.0), (8, 140.0)))

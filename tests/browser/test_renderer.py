@@ -17,7 +17,7 @@ from sparktop.browser.drawing import Orders, draw
 from sparktop.browser.page import Kind, Page
 from sparktop.browser.picture import Picture
 from sparktop.browser.renderer import Channel, PageRenderer
-from sparktop.browser.results import REFRESH_EVERY_S, ResultPages
+from sparktop.browser.results import ResultPages
 from sparktop.model.snapshot import Snapshot
 from sparktop.sweep.result.store import new_file, save
 from tests.export.snapshots import snapshot
@@ -143,11 +143,6 @@ def store(folder: Path, count: int) -> list[str]:
     return names
 
 
-def files(folder: Path) -> list[Path]:
-    """Return all files in a folder."""
-    return sorted(folder.rglob("*"))
-
-
 async def drawn(shelf: ResultPages, page: Page, width: int = 100) -> Picture:
     """Search for new results and draw a page."""
     await shelf.refresh()
@@ -178,18 +173,3 @@ async def test_only_listed_results_are_read(tmp_path: Path, name: str) -> None:
     store(folder, 1)
     (tmp_path / "secret.json").write_text((next(folder.glob("*.json"))).read_text())
     assert not (await drawn(ResultPages(folder), Page(Kind.SWEEP, name))).is_found
-
-
-async def test_files_are_read_again_when_they_change_and_are_never_changed(tmp_path: Path) -> None:
-    """A new result appears after some seconds; a damaged one has no link; no file is changed."""
-    now = [0.0]
-    (tmp_path / ".deleted" / "20200101T000000.000000Z").mkdir(parents=True)
-    (tmp_path / ".deleted" / "20200101T000000.000000Z" / "old.json").write_text("{}")
-    (tmp_path / "broken.json").write_text("{")
-    before = files(tmp_path)
-    shelf = ResultPages(tmp_path, clock=lambda: now[0])
-    assert paths(await drawn(shelf, Page(Kind.SWEEPS))) == []
-    assert files(tmp_path) == before
-    (name,) = store(tmp_path, 1)
-    now[0] += REFRESH_EVERY_S
-    assert f"/sweep/{name}" in paths(await drawn(shelf, Page(Kind.SWEEPS)))

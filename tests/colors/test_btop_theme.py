@@ -43,21 +43,6 @@ def test_each_way_to_write_a_colour_is_read(written: str, colour: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stops", "expected"),
-    [
-        (("#11", "#22", "#33"), ("#111111", "#222222", "#333333")),
-        (("#11", "", "#33"), ("#111111", "#333333")),
-        (("#11", "#22", ""), ("#111111",)),
-        (("", "#22", "#33"), None),
-    ],
-)
-def test_empty_stops_follow_btop(stops: tuple[str, str, str], expected: tuple[str, ...] | None) -> None:
-    """As in btop, a gradient needs a start; without an end it has one stop, without a mid two."""
-    lines = [f'theme[cpu_{stage}]="{s}"' for stage, s in zip(("start", "mid", "end"), stops, strict=True)]
-    assert parse_btop("\n".join(lines)).gradients.get("cpu") == expected
-
-
-@pytest.mark.parametrize(
     "text", ["", "hello", "# theme\n", 'theme[colour]="#11"', 'theme[title]="blue"', "[" * 9000]
 )
 def test_a_file_without_colours_is_none(text: str) -> None:

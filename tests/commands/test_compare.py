@@ -15,7 +15,6 @@ from sparktop.sweep.compare.series import FOLDER, PREFIX
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from tests.sweep.made_results import made_level, made_sweep
 
-RESULTS = Path(__file__).parent.parent / "data" / "results"
 TOPOLOGIES = "ref:spark-topologies-2026-03"
 
 
@@ -78,15 +77,3 @@ def test_json_alone_is_on_standard_output(capsys: pytest.CaptureFixture[str]) ->
         "to": "simple-shuffle",
         "significant": None,
     }
-
-
-def test_results_of_all_tools_stand_side_by_side(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """Results of five tools and a reference are compared, with the definitions of each."""
-    save(tmp_path / "own.json", made_sweep())
-    files = [str(path) for path in sorted(RESULTS.glob("*.json"))]
-    code, out, _ = printed(capsys, *files, str(tmp_path / "own.json"), TOPOLOGIES)
-    assert code == 0
-    for tool in ("aiperf 0.13.0", "guidellm 0.8.1", "llama-benchy 0.4.0", "vllm bench serve", "sparktop 1.0"):
-        assert f"`{tool}`" in out
-    assert "not the same window everywhere" in out
-    assert "role-only" in out

@@ -128,18 +128,3 @@ def test_several_sweeps_are_one_comparison(folder: Path, capsys: pytest.CaptureF
     printed = capsys.readouterr()
     assert [one.name for one in SweepResult.model_validate_json(printed.out).targets] == ["router"]
     assert "a file that is named twice counts once" in printed.err
-
-
-def test_a_format_that_the_suffix_contradicts_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """A format that contradicts the suffix is refused, such as `--format post -o report.html`."""
-    source = tmp_path / "a.json"
-    save(source, made_sweep())
-    page = tmp_path / "report.html"
-    assert main(["report", str(source), "--format", "post", "-o", str(page)]) == 2
-    assert (
-        "--format post is not what .html files hold; leave --format out for html" in capsys.readouterr().err
-    )
-    assert not page.exists()
-    assert main(["report", str(source), "--format", "post", "-o", str(tmp_path / "post.md")]) == 0

@@ -12,13 +12,9 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 
-from sparktop.demo.command import demo_sweeps
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.snapshot import Snapshot
-from sparktop.model.targets import BackendTarget, RouterTarget
-from sparktop.sweep.plan.presets import make_plan
 from stage.rehearsal import Rehearsal
-from stage.sweep import RehearsedSweep
 
 pytestmark = pytest.mark.long
 
@@ -82,27 +78,6 @@ def test_what_is_wrong_with_the_machines_of_an_engine(name: str, alerts: list[st
     """What differs is an alert of the server, a wrong setting one of its machine; those of tp2 are alike."""
     snapshot = Rehearsal(nodes=4, scenario=SCENARIOS[name]).play(8).snapshot()
     assert [one.id for one in snapshot.alerts if "machine" in one.id] == alerts
-
-
-BACKENDS = (BackendTarget("spark-a", "http://127.0.0.1:1"), BackendTarget("spark-b", "http://127.0.0.1:2"))
-ROUTERS = (RouterTarget("proxy", "http://127.0.0.1:3"),)
-RIVALS = (RouterTarget("simple-shuffle", "http://127.0.0.1:4", "simple-shuffle"),)
-LONGEST_S = 180.0
-
-
-async def test_the_longest_is_over_within_three_minutes_and_to_be_believed() -> None:
-    """F6 takes at most three minutes on the default servers, without doubts about its levels."""
-    *_, preset = demo_sweeps(BACKENDS, ROUTERS, RIVALS)
-    sweep = RehearsedSweep(rivals=("simple-shuffle",))
-    plan = make_plan(preset, [sweep.targets[name] for name in preset.targets])
-    began_s = sweep.rehearsal.now_s
-    await sweep.play(plan)
-    assert sweep.rehearsal.now_s - began_s < LONGEST_S
-    assert sweep.result is not None
-    assert sweep.result.status == "done"
-    marks = {mark.code for row in sweep.view().rows for mark in row.marks if mark.doubt}
-    assert not marks
-    assert sweep.view().verdict
 
 
 def test_what_the_default_advises_pays() -> None:

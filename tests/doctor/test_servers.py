@@ -206,24 +206,6 @@ def scraping(
 
 
 @pytest.mark.outside
-@pytest.mark.parametrize(
-    ("servers", "ahead_s", "status", "wanted"),
-    [
-        (3, 0.0, Status.OK, "3 servers in 1 group"),
-        (0, 0.0, Status.FAIL, "scrapes no vLLM, SGLang or Ray Serve LLM"),
-        (1, 1.0, Status.OK, "1 server in 1 group"),
-    ],
-)
-async def test_what_it_scrapes_is_counted(
-    servers: int, ahead_s: float, status: Status, wanted: str, network: Network
-) -> None:
-    """The number of servers and groups is reported; none is a failure."""
-    async with api(scraping(servers, ahead_s)) as (url, _):
-        checks = await check_prometheus(PrometheusTarget("main", url), network)
-    assert (checks[-1].status, checks[-1].message) == (status, wanted)
-
-
-@pytest.mark.outside
 @pytest.mark.parametrize("was_scraped", [True, False])
 async def test_servers_that_are_down_are_named(*, was_scraped: bool, network: Network) -> None:
     """They count as servers if they were scraped within the hour; else no selector is blamed."""

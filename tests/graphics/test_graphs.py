@@ -181,21 +181,6 @@ def test_a_spike_at_the_start_does_not_flatten_the_rest() -> None:
     assert top_without_spikes([spike[1:30]], 4.0) == ScaleTop(8.0, 250.0)
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
-        [*[8.0] * 30, *[250.0] * 3, *[8.0] * 30],  # it lasts
-        [*[8.0] * 40, 250.0],  # it may last
-        [*[8.0] * 9, 250.0, 8.0, 8.0],  # too few values
-        [*[200.0] * 30, 250.0, *[200.0] * 30],  # no spike
-        [None] * 40 + [250.0] * 3,
-    ],
-)
-def test_a_level_that_lasts_is_never_clipped(values: list[float | None]) -> None:
-    """Three of 40 slots, the newest slots, and any of few values are not spikes and are never clipped."""
-    assert top_without_spikes([[8.0] * 60, values]) == ScaleTop(250.0)
-
-
 def test_contrast_is_that_of_the_guideline() -> None:
     """Contrast is that of WCAG: 21 for black on white, 4.5 for #767676 on white, in any order."""
     assert contrast("#000000", "#ffffff") == pytest.approx(21)

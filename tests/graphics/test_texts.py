@@ -18,7 +18,7 @@ from rich.cells import cell_len
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import bar, cell_width, fit, segments
-from sparktop.graphics.numbers import duration_words, forecast_words, range_words
+from sparktop.graphics.numbers import duration_words, range_words
 
 TEXT = st.text(alphabet="abc…é日本한ｱ👍\u0301\u093e\u200b ", max_size=12)
 
@@ -223,23 +223,6 @@ def test_a_duration_as_a_person_says_it() -> None:
 def test_a_range_as_a_person_says_it(ends: tuple[float, float], words: str) -> None:
     """The unit is written once if both ends share it."""
     assert range_words(*ends) == words
-
-
-@pytest.mark.parametrize(
-    ("ends", "words"),
-    [
-        ((3, 50), "up to 50 s"),
-        ((240, 1140), "4 to 19 min"),
-        ((2, 100), "about 10 s, up to 2 min"),
-        ((600, 7300), "about 35 min, up to 2 h 10 min"),
-        ((40, 960), "about 3 min, up to 16 min"),
-    ],
-)
-def test_a_forecast_too_wide_to_plan_with_has_its_middle_and_its_end(
-    ends: tuple[float, float], words: str
-) -> None:
-    """From a factor of six on, above a minute."""
-    assert forecast_words(*ends) == words
 
 
 def seconds(words: str) -> float:

@@ -10,8 +10,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.analysis.machines_compared import MachinesCompared
-from sparktop.analysis.slow_link import LinkSample, judge_link
-from sparktop.model.event import Sure
 from sparktop.model.node import EngineSetup, MachineSetup
 from sparktop.model.snapshot import EngineProcess, NodeView
 from tests.findings.machines import ENGINE, Paced, judged, machine, situation, with_setup
@@ -83,18 +81,6 @@ def test_a_kernel_option_that_differs_has_its_own_advice() -> None:
     """Not that of a variable: the fact's title is the case of its advice."""
     (found,) = judged([machine(1), with_setup(machine(2), kho="off")])
     assert (found.key, found.fix) == ("kho", "give all the same kernel command line")
-
-
-def test_ports_that_carry_nothing_at_some_batches_raise_nothing() -> None:
-    """Slow steps without any traffic at one of the batch sizes: link or GPU is unknown."""
-    looks = [
-        LinkSample(
-            float(at), 0.2, 0.1, float(2 ** (at % 5)), 96.0, 20.0, 2400.0, 2e9 if at % 5 else 0.0, 25e9
-        )
-        for at in range(100)
-    ]
-    found = list(judge_link("glm", 99.0, looks, [(40.0, 2400.0)] * 20))
-    assert [one.sure for one in found] == [Sure.UNKNOWN]
 
 
 def test_an_mtu_that_one_of_two_ports_has_is_named_with_its_port() -> None:

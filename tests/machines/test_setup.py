@@ -144,19 +144,6 @@ async def test_the_gap_of_clocks_is_known_to_half_of_the_way(tmp_path: Path) -> 
     assert (await replies.poll(ask, 1e9, asyncio.sleep, (True, None))).clock is None
 
 
-def test_the_library_is_found_when_it_is_loaded_later(tmp_path: Path) -> None:
-    """A process that still imports has no library; it is looked at again each minute, then no more."""
-    build(tmp_path, 1)
-    maps = (tmp_path / f"proc/{PID}/maps").read_bytes()
-    write(tmp_path, f"proc/{PID}/maps", "")
-    reader = SetupReader(tmp_path)
-    assert reader.read(0.0, [PID]).engines[0].nccl is None
-    write(tmp_path, f"proc/{PID}/maps", maps)
-    assert reader.read(61.0, [PID]).engines[0].nccl_mark == "build 00112233"
-    write(tmp_path, f"proc/{PID}/maps", "")
-    assert reader.read(122.0, [PID]).engines[0].nccl_mark == "build 00112233"
-
-
 def test_maps_of_a_million_lines_and_a_pipe_for_a_library_end(tmp_path: Path) -> None:
     """A huge map is read up to a limit, and a pipe that stands where the library was does not block."""
     build(tmp_path, 1)

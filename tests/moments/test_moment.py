@@ -15,10 +15,8 @@ from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.moments import moment as reading
 from sparktop.moments.moment import ALL, BACKEND, NODE, Moment, moment_of, read_moment
-from sparktop.moments.report import moment_report
-from sparktop.recording.past import Past, PastPicture
+from sparktop.recording.past import Past
 from sparktop.recording.player import Player, Recording, Span
-from stage.fleet import RehearsedFleet
 from tests.known import known
 from tests.moments.conftest import MARK, MARK_S, OUTAGE_S, PLAYED_S, Recorded, wall
 
@@ -162,15 +160,3 @@ def test_the_pictures_of_the_screen_make_the_same_moment(recorded: Recorded) -> 
     assert found == pytest.approx(wanted)
     assert {one.word for one in moment.spells} >= {"oscillating"}
     assert any(event.subject == "spark-a" for event in moment.events)
-
-
-def test_of_many_servers_the_worst_are_in_a_report() -> None:
-    """The points of all would take minutes and hundreds of MB; the report says what it leaves out."""
-    last = PastPicture(RehearsedFleet(60, 30).play(4).snapshot())
-    moment = moment_of(last)
-    assert (len(moment.shown.backends), len(moment.shown.nodes)) == (20, 20)
-    assert {name for kind, name, _ in moment.series if kind == BACKEND} <= {
-        one.name for one in moment.shown.backends
-    }
-    said = "Of 60 servers and 30 machines, details are those of the 20 worst"
-    assert said in moment_report(moment, "md")

@@ -76,25 +76,6 @@ def test_what_is_no_time_is_refused_with_examples(text: str) -> None:
     assert str(error.value).isprintable()
 
 
-def test_changes_of_the_clocks() -> None:
-    """A local time that occurred twice or never is refused; its zone, or another day, makes it valid."""
-    frame = TimeContext(END, datetime(2026, 11, 1, tzinfo=UTC), END, BERLIN)
-    with pytest.raises(
-        UsageError, match=r"2026-10-25 02:30 happened twice here: write the zone .*02:30\+02:00"
-    ):
-        read_time("2026-10-25 02:30", frame)
-    assert read_time("2026-10-25 02:30 +02:00", frame) == datetime(2026, 10, 25, 0, 30, tzinfo=UTC)
-    assert read_time("2026-10-25 02:30 +01:00", frame) == datetime(2026, 10, 25, 1, 30, tzinfo=UTC)
-    with pytest.raises(UsageError, match="there was no 2026-03-29 02:30 here"):
-        read_time("2026-03-29 02:30", frame)
-    # Over the change of the clocks, a duration is of real hours, and yesterday is a day of the calendar.
-    after = TimeContext(
-        END, datetime(2026, 10, 25, 11, tzinfo=UTC), datetime(2026, 10, 25, 11, tzinfo=UTC), BERLIN
-    )
-    assert read_time("24h", after) == datetime(2026, 10, 24, 11, tzinfo=UTC)
-    assert read_time("yesterday 12:00", after) == datetime(2026, 10, 24, 10, tzinfo=UTC)
-
-
 def test_a_moment_outside_is_said_with_both_ends() -> None:
     """The message names the first and the last moment with the zone of the times."""
     with pytest.raises(

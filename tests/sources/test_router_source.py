@@ -81,20 +81,6 @@ async def test_only_routes_that_read_are_asked(router: OpenRouter, clock: FakeCl
     assert PAGE == "/metrics"
 
 
-async def test_facts_are_asked_once_a_minute(router: OpenRouter, clock: FakeClock) -> None:
-    """Between two requests for the facts only the liveness is asked; samples repeat the known facts."""
-    server, source = await router(OPEN)
-    first = await poll_router(source)
-    clock.now += 59.0
-    second = await poll_router(source)
-    assert server.paths.count("/model/info") == 1
-    assert second.deployments == first.deployments is not None
-    clock.now += 1.0
-    await poll_router(source)
-    assert server.paths.count("/model/info") == server.paths.count("/router/settings") == 2
-    assert server.paths.count("/health/liveliness") == 3
-
-
 @pytest.mark.parametrize(
     ("key", "refusal", "note"),
     [

@@ -7,19 +7,17 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 from textual.widgets import Input, Static
 
 from sparktop.colors.palette import palettes
 from sparktop.config.keys import KEYS
-from sparktop.model.event import Alert, Finding, Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.view import Preset, Sort, backend_numbers, order_names
 from sparktop.ui.keys import clicked_key
 from sparktop.ui.remembered import recall
 from sparktop.ui.screens.dialogs import LimitsScreen, MarkScreen
-from stage.rehearsal import START, Outage, Rehearsal, RouterPart
+from stage.rehearsal import Outage, Rehearsal, RouterPart
 from tests.ui.board import SIZES, Board
 
 SERVER_A, SERVER_B = PanelKey("backend", "spark-a"), PanelKey("backend", "spark-b")
@@ -274,19 +272,6 @@ async def test_a_dead_server_is_told_and_meant() -> None:
         assert "✖ spark-b down (e)" in board.rows[0]
         await board.press("z")
         assert board.zoomed() == SERVER_B
-
-
-async def test_a_finding_about_a_machine_opens_the_machine() -> None:
-    """Its server has the same name; the header names the key that opens what it is about."""
-    live = Rehearsal(nodes=2).play(30).snapshot()
-    orphan = Finding("orphaned-engine", "spark-b", "orphaned engine", severity=Severity.WARNING)
-    nodes = tuple(replace(one, findings=(orphan,)) for one in live.nodes if one.name == "spark-b")
-    alert = Alert("node:spark-b:orphaned-engine", Severity.WARNING, "spark-b", "orphaned engine", START)
-    shown = replace(live, nodes=nodes, alerts=(alert,))
-    async with Board(lambda: shown).on((120, 36)) as board:
-        assert "spark-b: orphaned engine (enter)" in board.rows[0]
-        await board.press("enter")
-        assert board.zoomed() == PanelKey("node", "spark-b")
 
 
 async def test_c_shows_machines_compared() -> None:

@@ -264,20 +264,6 @@ def test_no_instant_is_missed_or_taken_twice(interval_s: float, steps: list[floa
 # A poll group with some sources polled several times an interval, on a clock that a test moves.
 
 
-async def test_quickened_sources_share_instants_with_the_others(clock: FakeClock) -> None:
-    """At 4 Hz and 2 Hz beside 1 Hz: equal parts of the interval, all together at its begin."""
-    a, b, c = (ScriptedSource(clock, name) for name in "abc")
-    group = group_of(clock, a, b, c)
-    async with running(group, clock):
-        await clock.advance(1.0)
-        group.quicken({"a": 4, "b": 2, "stranger": 8})
-        await clock.advance(2.0)
-    assert a.asked == [0.0, 1.0, 1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 2.75, 3.0]
-    assert b.asked == [0.0, 1.0, 1.5, 2.0, 2.5, 3.0]
-    assert c.asked == [0.0, 1.0, 2.0, 3.0]
-    assert group.interval_s == 1.0
-
-
 # How often a group is polled: only while it is judged and loaded, and within its budget.
 
 PAIR = ("a", "b")

@@ -91,26 +91,6 @@ def test_errors_and_a_swing_are_cooldowns() -> None:
     assert found.hint == "mend the errors, or try disable_cooldowns: true in the router's settings"
 
 
-def skewed(seconds: int, high: float = 23.0, low: float = 9.0) -> list[LoadTrack]:
-    times = [index / 2 for index in range(2 * seconds)]
-    return [
-        LoadTrack("a", times, [high + index % 2 for index in range(len(times))], [0.0] * len(times)),
-        LoadTrack("b", times, [low] * len(times), [0.0] * len(times)),
-    ]
-
-
-def test_a_flat_skew_of_minutes_under_least_busy_is_counter_drift() -> None:
-    """A constant skew over minutes under least-busy is "uneven", caused by wrong counters of the router."""
-    found = judge(GroupLoad("proxy", skewed(150), 18.0, strategy="least-busy"), 150.0)
-    assert found.word is Is.UNEVEN
-    assert (
-        found.reasons[0]
-        == "a always has most: 45 % more than its share over 2.4 min; on average a 24 · b 9.0 requests"
-    )
-    assert found.cause == "counter drift: the router believes in requests that are long gone"
-    assert found.hint == "restart the proxy, or try simple-shuffle"
-
-
 def lasting(
     name: str, running: float, waiting: float = 0.0, tps: float | None = None, slots: int | None = None
 ) -> LoadTrack:

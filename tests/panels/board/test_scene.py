@@ -19,7 +19,6 @@ from sparktop.panels.board.bars import footer_row, header_row
 from sparktop.panels.board.layout import (
     MIN_HEIGHT,
     MIN_WIDTH,
-    MOST_GROUPS,
     Boxes,
     Place,
     Tiling,
@@ -168,21 +167,6 @@ def test_the_board_has_one_row_for_the_group_and_the_lanes_on_their_panel(width:
     scene = Scene(shown(BalanceWord.BALANCED), width, height)
     assert [one.key.name for one in scene.draw() if one.key.kind == "balance"] == ["m"]
     assert text_of(flat(scene)).count("▲ lanes oscillating, every 6 s") == 1
-
-
-def test_of_many_groups_the_worst_are_listed() -> None:
-    """Dozens of groups do not fill the board: those with a bad verdict come first."""
-    names = [f"model-{number:02d}" for number in range(60)]
-    words = {"model-41": BalanceWord.OSCILLATING, "model-07": BalanceWord.STARVED}
-    groups = tuple(Balance(name, ("a", "b"), word=words.get(name, BalanceWord.UNKNOWN)) for name in names)
-    snapshot = replace(Rehearsal(backends=2).play(3).snapshot(), balance=groups)
-    scene = Scene(snapshot, 120, 36, View(Preset.WALL))
-    keys = scene.keys()
-    listed = [key.name for key in keys if key.kind == "balance"]
-    assert len(listed) == MOST_GROUPS
-    assert set(listed[:2]) == set(words)
-    text = "\n".join("".join(part for part, _ in row) for drawn in scene.draw() for row in drawn.rows)
-    assert "worst 8 of 60 groups" in text
 
 
 def _cells(place: Place) -> set[tuple[int, int]]:

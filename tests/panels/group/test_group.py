@@ -21,7 +21,7 @@ from sparktop.panels.group.panel import (
     limit_text,
     value_text,
 )
-from sparktop.panels.group.verdict import reason_rows, value_line, verdict_line, verdict_pieces, word_run
+from sparktop.panels.group.verdict import reason_rows, verdict_line, verdict_pieces, word_run
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.text import row_text, row_width
 from tests.analysis.balance.balance_traces import LIFE_S
@@ -280,20 +280,6 @@ def test_unknown_says_why() -> None:
     )
     assert row_text(verdict_line(pending, 76)).endswith(" 37 s to go")
     assert [row_text(row) for row in reason_rows(pending, 76)] == ["· and so on"]
-
-
-def test_the_load_of_a_sweep_is_named_without_advice() -> None:
-    """A loss that the sweep's own load causes is not blamed on the router."""
-    balance = group(
-        BalanceWord.OSCILLATING,
-        BalanceWord.OSCILLATING,
-        period_s=23.0,
-        lost_percent=35.0,
-        in_sweep=True,
-    )
-    assert row_text(value_line(balance, 60)) == "during the sweep: oscillating, every 23 s"
-    assert row_text(verdict_line(balance, 60)) == "oscillating (sweep) · every 23 s"
-    assert "lost" not in " ".join(row_text(piece) for piece in verdict_pieces(balance, ()))
 
 
 def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> None:

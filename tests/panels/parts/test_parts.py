@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.model.event import Alert, Severity
 from sparktop.model.series import HistoryTable, Series
-from sparktop.panels.parts.figures import alerts_sign
 from sparktop.panels.parts.graph import (
     Graph,
     TimeAxis,
@@ -149,15 +146,3 @@ def test_a_cut_finding_keeps_its_first_words(sign: str) -> None:
     line = f" {sign} positions 4–7 add 0.12 tokens a step and cost 11 ms: k = 3 would give about 14 % more "
     row = shorten_piece([(line, "text"), ("enter ", "key")], 62)
     assert "".join(text for text, _ in row).startswith(f" {sign} positions 4–7 add 0.12 tokens a step")
-
-
-@pytest.mark.parametrize(
-    ("severities", "sign"),
-    [("", ""), ("i", "· "), ("w", "▲ "), ("c", "✖ "), ("wi", "▲ "), ("cccciww", "✖4 ▲2 "), ("cw", "✖1 ▲1 ")],
-)
-def test_each_severity_of_alerts_is_counted_apart(severities: str, sign: str) -> None:
-    """A number beside the sign of critical alerts counts no warning, and a remark counts as neither."""
-    kinds = {each.value[0]: each for each in Severity}
-    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
-    alerts = [Alert("node:n:thermal", kinds[each], "n", "", noon) for each in severities]
-    assert alerts_sign(alerts) == sign

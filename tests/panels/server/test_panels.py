@@ -26,8 +26,6 @@ from sparktop.model.snapshot import (
     Quantile,
     Snapshot,
 )
-from sparktop.model.targets import StateThresholds, Thresholds
-from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene
 from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.figures import latency_role
@@ -38,7 +36,6 @@ from sparktop.panels.server.panel import footnote, tile_panel
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.markdown_snapshot import render as markdown
 from sparktop.report.text_snapshot import render as text
-from stage.rehearsal import Rehearsal
 from tests.hardware.ras.examples import answer
 from tests.panels.drawn import board, text_of, texts
 
@@ -148,29 +145,6 @@ def test_unknown_yardsticks_are_said_in_a_line(playing: Snapshot) -> None:
     assert "expected tok/s not known" in said(server)
     assert "expected" not in said(replace(server, running=0.0))
     assert "expected" not in said(replace(server, findings=(YARDSTICKS,)))
-
-
-SLOW = StateThresholds(ttft_slow_s=0.001, itl_slow_ms=0.001, queue_slow_s=0.001)
-
-
-def warned(shown: Snapshot, view: View, zoomed: PanelKey | None = None) -> set[str]:
-    """Return the texts that the panels of backends draw in the role "warn"."""
-    scene = Scene(shown, 200, 48, view, zoomed=zoomed)
-    rows = [row for panel in scene.draw() for row in panel.rows]
-    return {text.strip() for row in rows for text, role in row if role == "warn"}
-
-
-def test_a_limit_colours_the_latencies_that_reach_it() -> None:
-    """With limits below each latency the quantiles are coloured, in each view; without limits none is."""
-    live = Rehearsal()
-    calm = live.play(30).snapshot()
-    live.store.set_thresholds(Thresholds(states=SLOW))
-    slow = live.play(2).snapshot()
-    for preset in (Preset.WATCH, Preset.COMPACT, Preset.ONE):
-        zoomed = PanelKey("backend", "spark-a") if preset is Preset.ONE else None
-        assert not {text for text in warned(calm, View(preset=preset), zoomed) if text.endswith("s")}
-        found = {text for text in warned(slow, View(preset=preset), zoomed) if text.endswith("s")}
-        assert len(found) >= 2
 
 
 COUNTED = BackendView("b", "http://b:1", "g", counter_figures={one.name: 98.7654 for one in COUNTER_FIGURES})

@@ -13,11 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.sweep.plan.draft import (
-    READING,
-    WHOLE,
     Draft,
     DraftKind,
     check_draft,
@@ -29,7 +26,7 @@ from sparktop.sweep.plan.draft import (
     without_missing,
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget
-from sparktop.sweep.plan.presets import BUILT_IN, STEADY_S, make_plan
+from sparktop.sweep.plan.presets import BUILT_IN, make_plan
 from sparktop.sweep.terms.definitions import MOST_CONCURRENCY
 
 TARGETS = (SweepTarget("a", "http://127.0.0.1:1", api_key="k"), SweepTarget("b", "http://127.0.0.1:2"))
@@ -50,7 +47,6 @@ def problems(**changes: object) -> dict[str, str]:
     return dict(wrong)
 
 
-TRACE = '{"timestamp": %d, "input_length": 50, "output_length": 5}\n'
 OTHERS = (
     SweepSpec("r", rate="1,2", arrivals="bursty", duration_s=20.0, runs=2, prompt_lengths=(64,)),
     SweepSpec("k", rate="auto", prompt_lengths=(64,)),
@@ -68,30 +64,6 @@ def test_every_kind_of_load_makes_the_plan_of_the_command_line(preset: SweepSpec
     made = plan_of(draft)
     assert replace(made, prompt_lengths=made.lengths) == replace(asked, prompt_lengths=asked.lengths)
     assert not is_changed(draft, preset, GUARD)
-
-
-def test_recorded_traffic_is_read_from_its_file(tmp_path: Path) -> None:
-    """A trace with speed and part makes the plan; what cannot be used is beside the field that is wrong."""
-    path = tmp_path / "day.jsonl"
-    path.write_text("".join(TRACE % (1000 * second) for second in range(10)), encoding="utf-8")
-    preset = SweepSpec("t", trace=str(path), trace_speed=2.0, trace_range="0..5", runs=2)
-    draft = draft_of(preset, ("a",), GUARD)
-    plan = plan_of(draft)
-    assert plan.trace is not None
-    assert (plan.trace.requests, plan.trace.choice.speed, plan.runs) == (5, 2.0, 2)
-    assert plan.trace == make_plan(preset, TARGETS[:1]).trace
-
-    def wrong(**changes: str) -> dict[str, str]:
-        return dict(check_draft(replace(draft, **changes), TARGETS)[1])  # type: ignore[arg-type]  # texts
-
-    assert wrong(trace="") == {"trace": "write the path of a file of recorded traffic"}
-    assert "must be 0.001 to 1,000" in wrong(trace_speed="0")["trace_speed"]
-    assert "ends before it begins" in wrong(trace_range="9..1")["trace_range"]
-    words = "no request in the chosen part: the last request is at 9 s"
-    assert words in wrong(trace_range="1h..2h")["trace"]
-    assert "No such file" in wrong(trace=str(tmp_path / "none"))["trace"]
-    assert list(wrong(trace_format="azure")) == ["trace"]
-    assert check_draft(draft, TARGETS, find=lambda _: None) == (None, {"trace": READING})
 
 
 @pytest.mark.parametrize(
@@ -149,21 +121,6 @@ def test_what_a_preset_adds_to_each_request_stays(tmp_path: Path) -> None:
     assert plan.prompts is not None
     assert (plan.prompts.count, plan.timeouts.first_token_s) == (2, 20.0)
     assert (dict(plan.extra_body), dict(plan.headers)) == ({"temperature": 0}, {"X-Tenant": "a"})
-
-
-def test_how_levels_end_is_said_once() -> None:
-    """Ends that contradict each other, or are missing, are named at the later field; others make a plan."""
-    words = "set runs or seconds, not both"
-    assert problems(duration="5") == {"duration": words}
-    assert list(problems(duration="5", requests="9")) == ["duration", "requests"]
-    assert plan_of(replace(QUICK, runs="", requests="40")).requests == 40
-    steady = plan_of(replace(QUICK, mode="steady", runs=""))
-    assert (steady.mode, steady.runs, steady.duration_s) == (LoadMode.STEADY, 3, STEADY_S)
-    assert "one prompt length" in problems(slo="ttft_p90_ms=2000", pp="128,256")["slo"]
-    assert "give runs" in problems(slo="ttft_p90_ms=2000", runs="", duration="5")["slo"]
-    found = problems(order="abba", runs="", duration="5")
-    assert found == {WHOLE: "order abba interleaves runs: say how many with runs instead of seconds"}
-    assert problems(order="abba", slo="ttft_p90_ms=2000")[WHOLE].startswith("slo looks for")
 
 
 CHOSEN = replace(

@@ -19,7 +19,7 @@ from sparktop.commands.sweep.run import plan_line
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
-from sparktop.sweep.plan.presets import BUILT_IN, make_plan
+from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult
 from sparktop.sweep.run.forecast import LEAST_FACTOR, forecast, pieces
 from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step
@@ -46,19 +46,6 @@ def expected_s(plan: Plan, *known: SweepResult) -> float | None:
     """Return the expected duration of a plan whose levels are all planned, by the lower end of its range."""
     time = forecast(plan, known).time
     return None if time is None else (time.least_s - BEGIN_S) / LEAST_FACTOR
-
-
-def test_quick_is_63_requests_at_least_and_21_to_warm_up() -> None:
-    """Three runs or more of 1, 4 and 16 requests, 128 tokens in and 64 out; a run ahead of each level."""
-    found = forecast(make_plan(BUILT_IN[0], [A]), [])
-    assert (found.requests, found.warm_ups, found.most_concurrency, found.levels) == (63, 21, 256, 3)
-    assert (found.prompt_tokens, found.output_tokens) == (63 * 128, 63 * 64)
-    assert found.why == "rough: no earlier sweep with these settings"
-    assert pieces(found) == (
-        "at least 63 requests and 21 to warm up",
-        "8,064 prompt and 4,032 output tokens",
-        f"3 levels, up to c = 256, in about 4 min, up to 27 min ({found.why})",
-    )
 
 
 def test_a_plan_that_may_go_on_says_how_far() -> None:

@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.load import (
     EndReason,
-    FirstToken,
     LoadEvent,
     RequestEnded,
     RequestStarted,
@@ -27,10 +26,9 @@ from sparktop.model.load import (
 from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.store import SourceKey, Store
+from sparktop.store import Store
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
-from sparktop.sweep.result.measure import collect
 from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget, machines_words, unmeasured
 from sparktop.sweep.run.router_side import (
@@ -41,7 +39,6 @@ from sparktop.sweep.run.server_side import (
     Counters,
     ServerLog,
     ServerPoint,
-    in_flight,
     node_point,
     node_side,
     server_point,
@@ -123,22 +120,6 @@ def test_a_machines_level_is_extremes_and_means() -> None:
     assert (side.throttled_percent, side.headroom_min_bytes) == (5.0, 10)
     nothing = node_side([node_point(NodeSample(1.0))])
     assert set(nothing.model_dump().values()) == {None}
-
-
-def test_only_looks_with_requests_in_flight_count_for_a_machine() -> None:
-    """What was read between two runs, or between two requests, is left out."""
-    made = record()
-    made.prepared = replace(made.prepared, nodes=("n1",))
-    made.spans = [(10.0, 30.0)]
-    for name, start, end in (("a", 10.0, 14.0), ("b", 13.0, 16.0), ("c", 20.0, 24.0)):
-        made.events += [RequestStarted(name, start), FirstToken(name, start + 1.0)]
-        made.events.append(RequestEnded(name, end, EndReason.LENGTH))
-    made.traces = collect(made.events)
-    log = ServerLog()
-    for at, clock in ((9.0, 208), (12.0, 2400), (15.0, 2200), (18.0, 208), (22.0, 2300), (29.0, 208)):
-        log.accept(SourceKey.node("n1"), NodeSample(at, gpus=(GpuReading(0, sm_clock_mhz=clock),)))
-    assert made.facts_with_samples(log).hardware["n1"].sm_clock_mhz_mean == 2300.0
-    assert in_flight([(4.0, 5.0), (1.0, 3.0), (2.0, 2.5), (3.0, 3.5)]) == [(1.0, 3.5), (4.0, 5.0)]
 
 
 def test_who_is_behind_a_target_is_found_by_address() -> None:

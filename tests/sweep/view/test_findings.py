@@ -94,20 +94,6 @@ def test_conditions_are_lines_on_their_curves() -> None:
     assert "holds up to c = 6, perhaps up to 8, not beyond" in (result_view(result).headline or "")
 
 
-def test_a_shown_change_has_its_verdict() -> None:
-    """Twice as fast at c4 and the same at c1 is said in one sentence."""
-    before = made_series("x", {1: (50.0, 51.0, 49.0), 4: (100.0, 101.0, 99.0)})
-    after = made_series("x", {1: (50.2, 51.0, 49.1), 4: (200.0, 202.0, 198.0)})
-    found = difference(before, after)
-    assert found.verdict == "decode: faster at c4 (+100 %), no clear difference at 1 more"
-    assert (found.before, found.after) == ("x before", "x after")
-    assert [row.better for row in found.rows] == [None, True]
-    low, high = found.rows[1].low_percent, found.rows[1].high_percent
-    assert low is not None
-    assert high is not None
-    assert low < 100 < high
-
-
 def row(
     percent: float, low: float, high: float, *, floor: float = 1.0, significant: bool = False
 ) -> DifferenceRow:

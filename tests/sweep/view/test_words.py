@@ -223,19 +223,6 @@ def test_the_answer_is_up_to_how_many_agents_the_first_token_comes_soon() -> Non
     )
 
 
-@pytest.mark.parametrize(
-    ("person", "which"), [(latency(900, 3400), "TTFT after a person p90"), (None, "TTFT p90")]
-)
-def test_a_wait_over_the_limit_names_the_calls_that_waited(person: Latency | None, which: str) -> None:
-    """Without calls after a tool those after a person are judged, else all: the sentence says which."""
-    made = agents_level(8, None, first_ms=latency(900, 3400)).model_copy(
-        update={"ttft_ms": latency(900, 3400)}
-    )
-    assert made.agents is not None
-    slow = made.model_copy(update={"agents": made.agents.model_copy(update={"after_human_ms": person})})
-    assert conversation_sentence(target(slow)) == f"8 agents: {which} over 2 s (3,400 ms)"
-
-
 def test_the_details_say_why_conversations_ended() -> None:
     """Errors by code, with the message of the last one; amplification and compactions."""
     level = agents_level(2, latency(300), early={"context": 2}, early_message="too long", compactions=3)

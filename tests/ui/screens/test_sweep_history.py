@@ -50,19 +50,6 @@ async def test_the_history_fills_the_screen(shown: Shown) -> None:
             assert "terminal too small" in shown.text
 
 
-async def test_an_empty_history_says_how_to_make_one(tmp_path: Path) -> None:
-    """Nothing is there and no key does harm, at the smallest size and a large one."""
-    shown = Shown(tmp_path)
-    async with shown.on(SIZES[0]):
-        for size in (SIZES[0], SIZES[-1]):
-            await shown.resize(*size)
-            assert "no sweep yet: press s on the board" in shown.text
-            await shown.press("enter", "space", "c", "d", "f", "down", "end", "pagedown")
-            assert "no sweep yet" in shown.text
-            assert shown.footer.split() == ["esc", "back", "?", "help", "import"]
-    assert shown.opened == []
-
-
 async def test_keys_and_mouse_move_the_cursor_and_open(tmp_path: Path) -> None:
     """Arrows, j, k, pages, ends, a click, the wheel; Enter, and a click on the chosen row, open it."""
     shown = Shown(tmp_path, 40)

@@ -159,22 +159,3 @@ async def test_machines_that_cannot_be_read_stop_no_server(status: int) -> None:
 
 
 # What is found at a Prometheus, also one that has just started: its servers, its pace, and its groups.
-
-
-async def test_a_prometheus_that_has_just_started_is_not_one_without_servers() -> None:
-    """No alert until its series `up` are two scrapes old; its servers are found as soon as it has them."""
-    scraped = Scraped(0)
-    scraped.is_new = True
-    async with watched(scraped) as (feed, store):
-        for _ in range(4):
-            await feed.query()
-        store.judge()
-        shown = store.snapshot()
-        assert known(shown.fleets[0].failure).message.startswith("has just begun to scrape")
-        assert not shown.alerts
-        scraped.labels = Scraped(2).labels
-        await feed.query()
-        shown = store.snapshot()
-        assert shown.fleets[0].ok
-        assert len(shown.backends) == 2
-        assert not shown.events

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,17 +14,14 @@ from sparktop.model.node import LostGpu, MemoryReading, NodeSample
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, Scrape
 from sparktop.model.series import HistoryTable, Series
 from sparktop.model.snapshot import NodeView, Snapshot
-from sparktop.model.targets import PrometheusTarget, StateThresholds, Thresholds, Watch
 from sparktop.panels.board.layout import Boxes, PanelKey
 from sparktop.panels.board.scene import Scene, flatten, is_wall
 from sparktop.panels.board.view import View
 from sparktop.panels.board.wall import WallOrders
 from sparktop.panels.board.wall_lines import CELLS, cell_of, machine_columns, slot_sums
 from sparktop.panels.parts.text import row_text, row_width
-from sparktop.report.json_snapshot import to_json
-from sparktop.store import SourceKey, Store
 from stage.fleet import RehearsedFleet
-from tests.panels.drawn import SIZES, board, flat, text_of, texts
+from tests.panels.drawn import SIZES, flat, texts
 
 
 def lines(scene: Scene) -> list[str]:
@@ -85,18 +81,6 @@ def test_an_opened_group_has_a_line_for_each_server(fleet: Snapshot, size: tuple
     assert "unreachable" in down
     drawn = next(row for row in scene.draw()[0].rows if "llama-001" in row_text(row))
     assert "stale" in {role for _, role in drawn}
-
-
-def test_a_long_list_keeps_the_marked_line_in_sight(fleet: Snapshot) -> None:
-    """The lines in sight follow the mark, and the lower edge counts them."""
-    members = [one.name for one in fleet.backends if one.group == "gpt-oss"]
-    zoomed = PanelKey("members", "gpt-oss")
-    last = Scene(fleet, 80, 22, zoomed=zoomed).keys()[-1]
-    scene = Scene(fleet, 80, 22, zoomed=zoomed, selected=last)
-    text = lines(scene)
-    assert sum(name in row for row in text for name in members) < len(members)
-    assert any(row.startswith("│▶") and last.name in row for row in text)
-    assert f"of {len(members)}" in text[-1]
 
 
 def test_no_two_kinds_of_trouble_look_alike() -> None:
@@ -163,30 +147,6 @@ def test_machines_of_a_prometheus_have_cells_and_lines() -> None:
     opened = scraped(view, zoomed=PanelKey("machines", "main"))
     assert [name for name in ("n2", "n3", "n1") if any(name in row for row in opened)] == ["n2", "n3", "n1"]
     assert "711 MHz" in "\n".join(opened)
-
-
-def test_the_configured_thresholds_judge_the_wall() -> None:
-    """They apply on the screen and in JSON, as to a polled server; a reload applies other ones."""
-    configured = StateThresholds(kv_full_percent=80.0, busy_running=2.0)
-    servers = (
-        FleetServer("a", "http://a", "g", at=90.0, running=1.0, kv_cache_percent=85.0),
-        FleetServer("b", "http://b", "g", at=90.0, running=2.0, waiting=0.0, generation_tps=10.0),
-    )
-    watch = Watch(prometheus=(PrometheusTarget("main", "http://p"),), thresholds=configured, source="test")
-    store = Store(watch, clock=lambda: 100.0)
-    store.accept(SourceKey.prometheus("main"), Fleet(100.0, 15.0, servers), 1.0)
-
-    def states() -> list[str]:
-        shown = store.snapshot()
-        found: Any = to_json(shown)["prometheus"]
-        in_json = [one["state"] for one in found[0]["servers"]]
-        drawn = text_of(board(shown, (100, 30), View(), zoomed=MAIN))
-        assert all(state in drawn for state in in_json)
-        return in_json
-
-    assert states() == ["KV-full", "busy"]
-    store.set_thresholds(Thresholds())
-    assert states() == ["bored", "bored"]
 
 
 NAMES = tuple(f"dgx-rack{rack}-node{at:02d}" for rack in (1, 2) for at in range(15))
