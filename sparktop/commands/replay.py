@@ -5,18 +5,23 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import termios
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.commands.arguments import add_theme, refuse_removed
+from sparktop.commands.output import tell
 from sparktop.errors import UsageError
 from sparktop.model.targets import Watch
 from sparktop.recording.past import SPEEDS
 
 if TYPE_CHECKING:
     from sparktop.recording.player import Recording
+    from sparktop.ui.start import ReplayApp
 
 _FIRST_WORK_S = 1.0
 """About the longest work before the first picture, in seconds."""
@@ -61,6 +66,34 @@ def run(arguments: argparse.Namespace) -> int:
         UsageError: a file is not a recording, the time is outside the recording, or there is no
             terminal.
     """
+    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    with _unechoed_keys() if is_terminal else nullcontext():
+        if is_terminal and arguments.files:  # the first picture may take seconds
+            tell(f"reading {', '.join(arguments.files[:3])} …")
+        app, recording = _prepared(arguments, is_terminal=is_terminal)
+    app.run()
+    recording.close()
+    return app.return_code or 0
+
+
+@contextmanager
+def _unechoed_keys() -> Iterator[None]:
+    """Keep the terminal from writing keys that are typed ahead of the first picture, which acts on them."""
+    attributes = termios.tcgetattr(0)
+    quiet = [*attributes[:3], attributes[3] & ~termios.ECHO, *attributes[4:]]
+    termios.tcsetattr(0, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(0, termios.TCSANOW, attributes)
+
+
+def _prepared(arguments: argparse.Namespace, *, is_terminal: bool) -> tuple[ReplayApp, Recording]:
+    """Return the application at the moment to begin at, and its recording.
+
+    Raises:
+        UsageError: as `run`.
+    """
     # Late: --help needs none of them.
     from sparktop.commands.choice import checked_theme, configured_watch
     from sparktop.logfile import open_log
@@ -80,7 +113,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"name a recording: FILE{kept}")
     recording = Recording([Path(file) for file in arguments.files])
     start = moment(recording, arguments.at)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not is_terminal:
         raise UsageError("replay needs a terminal; sparktop snapshot --from FILE --at TIME writes a report")
     replay = Replay(recording, speed=arguments.speed)
     replay.go(start)
@@ -88,6 +121,4 @@ def run(arguments: argparse.Namespace) -> int:
     while not replay.work(_FIRST_WORK_S) and time.monotonic() < until:
         pass
     app = ReplayApp(replay, theme=theme or settings.theme, keys=settings.keys, state=state_file(os.environ))
-    app.run()
-    recording.close()
-    return app.return_code or 0
+    return app, recording

@@ -18,6 +18,7 @@ from sparktop.ui.screens.menu import MenuScreen
 from sparktop.ui.start import ReplayApp
 from stage.rehearsal import START, Outage, Rehearsal
 from tests.ui.board import Board
+from tests.ui.pseudo_terminal import Terminal
 
 pytestmark = pytest.mark.outside
 
@@ -156,3 +157,16 @@ def test_a_moment_must_be_in_the_recording_and_replay_on_a_terminal(
     ):
         assert main(words) == 2
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.process
+async def test_it_says_at_once_what_it_reads_and_keys_are_not_written(path: Path, tmp_path: Path) -> None:
+    """The first picture may take seconds; keys typed ahead of it act on it."""
+    terminal = Terminal(tmp_path)
+    async with terminal.running("replay", str(path)) as process:
+        await terminal.until(b"reading")
+        terminal.type(b"q")
+        assert await process.wait() == 0
+    before_screen = terminal.seen.partition(b"\x1b[?1049h")[0]
+    assert before_screen.split()[:2] == [b"sparktop:", b"reading"]
+    assert before_screen.rstrip()[-1:] != b"q"
