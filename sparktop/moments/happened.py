@@ -7,7 +7,7 @@ more lines than fit, the least severe ones are only counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from math import inf, isfinite, sqrt
 from operator import attrgetter
@@ -28,9 +28,11 @@ from sparktop.moments.moment import (
     FINDING,
     NODE,
     STATE,
+    Bounds,
     FactChange,
     Moment,
-    figure_text,
+    Stats,
+    figure_texts,
 )
 from sparktop.store.event_log import FOLDED_FROM
 
@@ -267,7 +269,8 @@ def compare_minutes(moment: Moment, at: datetime) -> Comparison:
                 has_values[number] |= bool(values[number])
                 apart_s = [abs(at.timestamp() - stamp) for stamp, _ in points]
                 recorded_s[number] = max([recorded_s[number], *apart_s])
-            changes += _figure_change(figure, name, *values)
+            bounds = moment.bounds.get((kind, name, figure.name), ())
+            changes += _figure_change(figure, name, values[0], values[1], bounds)
         before, after = ("known" if has_any else "unknown" for has_any in has_values)
         if before != after:
             share = inf if has_values[1] else -inf
@@ -278,9 +281,9 @@ def compare_minutes(moment: Moment, at: datetime) -> Comparison:
 
 
 def _figure_change(
-    figure: Figure, name: str, before: Sequence[float], after: Sequence[float]
+    figure: Figure, name: str, before: Sequence[float], after: Sequence[float], bounds: Iterable[Bounds]
 ) -> list[FigureChange]:
-    """Return the change of a figure in a list; [] if it may be scatter."""
+    """Return the change of a figure in a list; [] if it may be scatter, or lies between the same `bounds`."""
     if min(len(before), len(after)) < _LEAST_VALUES:
         return []
     mean_before, mean_after = fmean(before), fmean(after)
@@ -292,11 +295,17 @@ def _figure_change(
     smaller, larger = sorted(
         max(abs(mean), _NOTABLE.get(figure.unit, 0.0)) for mean in (mean_before, mean_after)
     )
-    texts = figure_text(figure, mean_before), figure_text(figure, mean_after)
+    text_before, text_after = (
+        figure_texts(figure, Stats(min(values), mean, max(values)), bounds)[1]
+        for values, mean in ((before, mean_before), (after, mean_after))
+    )
+    if text_before == text_after:
+        return []
     factor = larger / smaller if smaller else inf
     unit = {"%": "points", "°C": "°C"}.get(figure.unit, "")
     with_unit = difference if unit else None
-    return [FigureChange(figure.title, name, *texts, difference / largest, factor, with_unit, unit)]
+    share = difference / largest
+    return [FigureChange(figure.title, name, text_before, text_after, share, factor, with_unit, unit)]
 
 
 def _lines_of_span(moment: Moment) -> list[Line]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain, pairwise
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
 from statistics import fmean
 
@@ -23,7 +23,15 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Event
 from sparktop.model.figures import Figure, Of, Where, figures
 from sparktop.model.series import Series
-from sparktop.model.snapshot import BackendState, BackendView, LimitKind, NodeView, Snapshot, SpeedState
+from sparktop.model.snapshot import (
+    BackendState,
+    BackendView,
+    LimitKind,
+    NodeView,
+    Quantile,
+    Snapshot,
+    SpeedState,
+)
 from sparktop.model.text import clean
 from sparktop.model.yardsticks import YARDSTICKS
 from sparktop.recording.frames import Kind, Record, RecordError
@@ -40,6 +48,7 @@ from sparktop.recording.player import (
 )
 from sparktop.recording.records import Announced, sweep_of
 from sparktop.recording.when import time_words
+from sparktop.report import cell
 from sparktop.report.tables import is_large, keep_worst, omission
 from sparktop.store.store import Change
 
@@ -52,6 +61,10 @@ MARK = "mark"
 """Subject of the event that a mark of the user makes."""
 SeriesKey = tuple[str, str, str]
 """Kind, name of the source, and field of the metric (see `Figure`)."""
+
+
+Bounds = tuple[float, float]
+"""(lowest, highest) seconds of a quantile: 0 and infinity where only the other one is known."""
 
 
 class Spell(Struct, frozen=True):
@@ -70,6 +83,12 @@ class Spell(Struct, frozen=True):
     def shown_word(self) -> str:
         """The verdict, with a mark if a sweep made the load uneven: "uneven (sweep)"."""
         return self.word + ("" if self.balance is None else self.balance.sweep_words)
+
+    @property
+    def since(self) -> datetime:
+        """When the verdict began: before `start` where it is known to have held before the range."""
+        begun = None if self.balance is None else self.balance.since
+        return self.start if begun is None else min(self.start, begun)
 
     @property
     def seconds(self) -> float:
@@ -154,6 +173,8 @@ class Moment(Struct, frozen=True):
     readings: Readings = Readings()
     omission: str = ""
     """A sentence on the servers and machines that were left out; "" for none."""
+    bounds: Mapping[SeriesKey, frozenset[Bounds]] = {}
+    """Of quantiles of which no digit is sure: all bounds that were met."""
 
     @property
     def is_long(self) -> bool:
@@ -203,6 +224,7 @@ class MomentBuilder:
         self._ranges: dict[SeriesKey, list[tuple[float, float]]] = {}
         self._spells: dict[tuple[str, str, datetime], Spell] = {}
         self._states: dict[str, Counter[str]] = {}
+        self._bounds: dict[SeriesKey, set[Bounds]] = {}
         self._events: list[Event] = []
         self._speeds: dict[str, tuple[str, datetime]] = {}
         self._changes: list[FactChange] = []
@@ -253,6 +275,7 @@ class MomentBuilder:
             return
         for backend in snapshot.backends:
             self._states.setdefault(backend.name, Counter())[backend.state.value] += 1
+            self._add_bounds(backend)
         for node in snapshot.nodes:
             word, since = self._speeds.get(node.name, ("", snapshot.taken_at))
             if word != node.speed.word:
@@ -260,6 +283,14 @@ class MomentBuilder:
                 self._speeds[node.name] = (node.speed.word, since)
             key = (node.name, node.speed.word, since)
             self._spells[key] = Spell(*key, snapshot.taken_at, speed=node.speed)
+
+    def _add_bounds(self, backend: BackendView) -> None:
+        """Note between which bounds quantiles lie that the histories have as single numbers."""
+        for name, latency in (("ttft", backend.ttft), ("itl", backend.itl)):
+            for field, quantile in ((f"{name}_p50_s", latency.p50), (f"{name}_p95_s", latency.p95)):
+                bounds = None if quantile is None else _bounds_of(quantile)
+                if bounds is not None:
+                    self._bounds.setdefault((BACKEND, backend.name, field), set()).add(bounds)
 
     def _add_changes(self, snapshot: Snapshot) -> None:
         """Note what differs from the snapshot before; what is unknown is neither a change nor forgotten."""
@@ -280,10 +311,15 @@ class MomentBuilder:
         self, group: str, word: str, since: datetime, until: datetime, balance: Balance | None = None
     ) -> None:
         """Note that a group has a verdict since `since` and still has it at `until`."""
+        start = max(since, self._start)
         key = next(
             (key for key in self._spells if key[:2] == (group, word) and self._goes_on(key, since)),
-            (group, word, max(since, self._start)),
+            (group, word, start),
         )
+        # A replay from a recording's beginning learns late that a verdict held before it.
+        for other in [other for other in self._spells if other[0] == group and start <= other[2] < until]:
+            if other != key and self._spells[other].speed is None:
+                del self._spells[other]
         before = self._spells.get(key)
         if before is None and balance is not None and until < self._detail:
             return  # judged after a short warm-up: only what was announced counts
@@ -368,6 +404,7 @@ class MomentBuilder:
             tuple(sorted(listed)),
             tuple(sweeps),
             replace(readings, gaps=tuple(self._gaps(self._last))),
+            bounds={key: frozenset(met) for key, met in self._bounds.items()},
         )
 
     def _spells_in_range(self) -> list[Spell]:
@@ -713,6 +750,40 @@ Values = Sequence[tuple[float, float | None]]
 
 FIGURES = tuple(figure for of in Of for figure in figures(of, Where.SPAN))
 """The metrics of a report; their values are those of the graph of the same name on the screen."""
+
+
+def _bounds_of(quantile: Quantile) -> Bounds | None:
+    if quantile.below:
+        return 0.0, quantile.seconds
+    return (quantile.seconds, inf) if quantile.above else quantile.bucket_s
+
+
+def figure_texts(figure: Figure, found: Stats, bounds: Iterable[Bounds] = ()) -> tuple[str, str, str, str]:
+    """Format statistics of a metric: its least, mean, most and last value, as `figure_text` does.
+
+    The mean of values that lie between `bounds` lies between the bounds of the least and of the most.
+    """
+    known = sorted(bounds)
+    within = [
+        next((pair for pair in known if value is not None and pair[0] <= value <= pair[1]), None)
+        for value in (found.least, found.most, found.last)
+    ]
+    least, most, last = (
+        figure_text(figure, value) if pair is None else _bounds_text(pair)
+        for pair, value in zip(within, (found.least, found.most, found.last), strict=True)
+    )
+    mean = figure_text(figure, found.mean)
+    if found.least is not None and found.most is not None and (within[0] or within[1]):
+        mean = _bounds_text(((within[0] or (found.least,))[0], (within[1] or (found.most,))[-1]))
+    return least, mean, most, last
+
+
+def _bounds_text(bounds: Bounds) -> str:
+    """Format between what a quantile lies: "1 to 2.5 s", "< 300 ms" or "> 10 s"."""
+    low, high = (float(f"{edge:.3g}") for edge in bounds)
+    if not low:
+        return cell.quantile(Quantile(high, below=True))
+    return cell.quantile(Quantile(low, above=True) if high == inf else Quantile(low, bucket_s=(low, high)))
 
 
 def figure_text(figure: Figure, value: float | None) -> str:

@@ -52,7 +52,7 @@ from sparktop.moments.moment import (
     SeriesKey,
     Spell,
     Values,
-    figure_text,
+    figure_texts,
 )
 from sparktop.panels.group.panel import limit_text, value_text
 from sparktop.recording.player import GAP_S
@@ -331,7 +331,7 @@ def _summary_line(moment: Moment) -> str:
     words = [
         f"{code(balance.subject)} {balance.shown_word} "
         + (
-            f"since {cell.time_of(balance.start)}"
+            f"since {cell.time_of(balance.since)}"
             if balance.end >= moment.end
             else f"for {seconds_words(balance.seconds)} until {cell.time_of(balance.end)}"
         )
@@ -426,9 +426,9 @@ def _figures_table(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Tabl
     above = None
     for figure, name, stats in moment.figures(kind, names=names):
         if stats.most or not figure.rare:
-            values = (stats.least, stats.mean, stats.most, stats.last)
+            texts = figure_texts(figure, stats, moment.bounds.get((kind, name, figure.name), ()))
             title = "" if figure is above else figure.title  # a figure is named in its first row
-            rows.append((title, cell.name(name), *(figure_text(figure, value) for value in values)))
+            rows.append((title, cell.name(name), *texts))
             above = figure
     noun = "Server" if kind == BACKEND else "Machine"
     columns = (Column("Figure", Kind.WORD), Column(noun, Kind.NAME))

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 from msgspec.structs import replace
 
+from sparktop.demo.scenario import SCENARIOS
 from sparktop.errors import UsageError
 from sparktop.model.event import Severity
 from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.moments import moment as reading
-from sparktop.moments.moment import ALL, BACKEND, NODE, Moment, moment_of, read_moment
+from sparktop.moments.moment import (
+    ALL,
+    BACKEND,
+    FIGURES,
+    NODE,
+    Moment,
+    Stats,
+    figure_texts,
+    moment_of,
+    read_moment,
+)
+from sparktop.moments.report import moment_report
 from sparktop.recording.past import Past
 from sparktop.recording.player import Player, Recording, Span
+from sparktop.recording.recorder import Recorder
+from sparktop.store.store import Journals
+from stage.rehearsal import Rehearsal
 from tests.known import known
 from tests.moments.conftest import MARK, MARK_S, OUTAGE_S, PLAYED_S, Recorded, wall
 
@@ -160,3 +176,37 @@ def test_the_pictures_of_the_screen_make_the_same_moment(recorded: Recorded) -> 
     assert found == pytest.approx(wanted)
     assert {one.word for one in moment.spells} >= {"oscillating"}
     assert any(event.subject == "spark-a" for event in moment.events)
+
+
+def test_a_recording_that_begins_in_a_swing_says_since_when_it_swings(tmp_path: Path) -> None:
+    """The verdict, its alert and its events are those of the program that recorded, not of the replay."""
+    path, journal = tmp_path / "late.rec.zst", Journals()
+    live = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"], journal=journal)
+    live.play(100)
+    recorder = Recorder(live.watch, next_path=lambda _: path)
+    journal.add(recorder)
+    recorder.start(live.store)
+    seen = live.play(130).snapshot()
+    recorder.stop("quit")
+    moment = read_moment(Recording([path]), Span(None, None))
+    (spell,) = (spell for spell in moment.spells if spell.subject == "proxy")
+    assert (spell.word, spell.start, spell.since) == ("oscillating", moment.start, seen.balance[0].since)
+    assert moment.shown.alerts[0].since == seen.balance[0].since
+    assert "oscillating since 09:00:50" in moment_report(moment, "md")
+    assert not [event for event in moment.events if "begins" in event.message and event.at > moment.start]
+
+
+def test_quantiles_of_wide_buckets_have_their_bounds(recorded: Recorded) -> None:
+    """No digit of them is sure; a mean of several lies between the outermost."""
+    figure = next(figure for figure in FIGURES if figure.name == "ttft_p50_s")
+    found = Stats(0.3, 0.4, 0.6, 0.3)
+    bounds = {(0.25, 0.5), (0.5, 1.0)}
+    texts = ("250 to 500 ms", "0.25 to 1 s", "0.5 to 1 s", "250 to 500 ms")
+    assert figure_texts(figure, found, bounds) == texts
+    assert figure_texts(figure, Stats(0.1, 0.1, 0.1, 20.0), {(0.0, 0.1), (20.0, inf)})[1:] == (
+        "< 100 ms",
+        "< 100 ms",
+        "> 20 s",
+    )
+    row = next(row for row in moment_report(recorded.moment(), "md").splitlines() if "TTFT p50" in row)
+    assert "100 to 250 ms | 100 to 500 ms | 250 to 500 ms" in row
