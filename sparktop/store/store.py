@@ -47,9 +47,10 @@ from sparktop.store.findings import CurrentFindings
 from sparktop.store.limits import ServerLimits
 from sparktop.store.node import NodeTrack, restart_events
 from sparktop.store.node_alerts import judge_node
+from sparktop.store.rank_verdicts import RankVerdicts
 from sparktop.store.routers import FleetTrack, RouterTrack
 from sparktop.store.sources import SourceKey, SourceKind
-from sparktop.store.standstills import RankVerdicts, Standstills
+from sparktop.store.standstills import Standstills
 from sparktop.store.starts import ServerStarts
 from sparktop.store.tracks import Placement, Track, Tracks
 from sparktop.store.yardsticks import YardstickBases
