@@ -334,6 +334,12 @@ UNUSABLE: dict[str, Behaviour] = {
         shows=_UNABLE,
         says=("308", "https://gate.example/llm/v1"),
     ),
+    "one-interface": Behaviour(
+        "a server without the route that is asked says how to ask another",
+        always(404, {"detail": "Not Found"})[0],
+        shows=_UNABLE,
+        says=("no such route (HTTP 404)", "--api completions"),
+    ),
     "locked": Behaviour(
         "a server that wants a key says how to give one",
         _LOCKED[0],
@@ -399,6 +405,15 @@ def no_tokenizer(path: str, _headers: dict[str, str], _body: dict[str, Any]) -> 
     return page(404, {"detail": "Not Found"}) if path.endswith("/tokenize") else None
 
 
+async def damaged_count(asked: Asked) -> None:
+    """Answer with counts beyond any prompt's."""
+    asked.start()
+    for _ in range(asked.tokens):
+        asked.event(asked.token(finish=None))
+    asked.event({"choices": [], "usage": {"prompt_tokens": 10**30, "completion_tokens": 10**30}})
+    asked.end()
+
+
 async def uncounted(asked: Asked) -> None:
     """Answer without any count, three tokens in each write."""
     asked.start()
@@ -422,6 +437,11 @@ COUNTS: dict[str, Behaviour] = {
         shows=ALL_OK | {"asked_prompt_tokens": 40.0, "counted_prompt_tokens": 15.0},
         marks=frozenset({"short_prompt"}),
         says=("15", "40"),
+    ),
+    "damaged-count": Behaviour(
+        "a count that no request has is none",
+        damaged_count,
+        shows=ALL_OK | {"tokens_from": "token_ids"},
     ),
     "uncounted": Behaviour(
         "without counts there is no time between tokens",

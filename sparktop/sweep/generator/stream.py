@@ -130,6 +130,8 @@ def _event_data(block: bytes) -> bytes | None:
 DONE = b"[DONE]"
 """Beginning of the data of the event that ends a stream."""
 _PROMPT_IDS = b'"prompt_token_ids":'
+_MOST_TOKENS = 100_000_000
+"""Larger counts of tokens in one request are damaged values."""
 _WORDS_LIMIT = 4000
 """Maximum characters kept of an error message: more than are shown, because a key that the server repeats is
 masked before it is cut."""
@@ -316,7 +318,9 @@ def _read_usage(usage: object) -> Usage | None:
 def _count(value: object) -> int | None:
     if isinstance(value, float) and value.is_integer():
         value = int(value)  # as Lua and JavaScript may write it
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= _MOST_TOKENS else None
 
 
 _ALONE = (None,) * 7

@@ -98,6 +98,7 @@ _STATUS_KINDS = {
 }
 """Category of an HTTP status; others are HTTP errors."""
 _TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+_NOT_FOUND = 404
 _TOO_MANY_REQUESTS = 429
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _UNAUTHORIZED = frozenset({401, 403})
@@ -190,6 +191,9 @@ def status_failure(
         message = error.message
     elif _WANTS_TLS in lower and "http" in lower:
         message = f"{server.where} speaks TLS: write https:// in its URL (HTTP {status})"
+    elif status == _NOT_FOUND:
+        hint = "is the URL right? --api chat and --api completions ask different routes"
+        message = f"{server.where} has no such route (HTTP {status}){quoted}; {hint}"
     else:
         message = f"{server.where} answered with HTTP {status}{quoted}"
     return replace(request_failure(word, message, at, status), retry_s=retry_after_s(headers))
