@@ -198,8 +198,8 @@ def _point_words(point: CurvePoint, metric: Metric) -> str:
 PLOTTED = ("decode_tps", "sustained_tps", "output_tps", "prefill_tps", "ttft_due_ms", "ttft_ms")
 """Metrics that have a plot; `output_tps` only if no other rate of generated tokens is known."""
 PLOT_CELLS, PLOT_ROWS = 78, 16
-_LEAST_WIDTH, _LEAST_HEIGHT = 30, 8
-"""Size in cells of a plot in text, and the least one."""
+_LEAST_WIDTH = 30
+"""Size in cells of a plot in text, and its least width."""
 _MARKS = "●▲■◆○△□◇"
 """Characters that mark the points of each series, because colours are lost in a file."""
 _LABEL_CELLS = 24
@@ -210,29 +210,20 @@ _STEPS = 4
 """Number of intervals between the ticks of the vertical axis."""
 
 
-def plots(
-    series: Sequence[Series], width: int = PLOT_CELLS, *, height: int = PLOT_ROWS, colour: bool = False
-) -> str:
+def plots(series: Sequence[Series], width: int = PLOT_CELLS) -> str:
     """Return plots as text, one for each metric of `PLOTTED` with values at two or more points of the axis.
 
-    `width` and `height` are the size of a plot in terminal cells. The axis of concurrency is logarithmic.
-    Plots contain escape sequences only with `colour`. Return "" if no metric has enough values.
+    `width` is that of a plot in terminal cells. The axis of concurrency is logarithmic. Return "" if no
+    metric has enough values.
     """
     metrics = {name for a_series in series for name in a_series.metrics()}
     skipped = {"output_tps"} if metrics & {"decode_tps", "sustained_tps"} else set()
     skipped |= {"ttft_ms"} if "ttft_due_ms" in metrics else set()
-    drawn = (plot(series, name, width, height, colour=colour) for name in PLOTTED if name not in skipped)
+    drawn = (plot(series, name, width) for name in PLOTTED if name not in skipped)
     return "\n".join(text for text in drawn if text)
 
 
-def plot(
-    series: Sequence[Series],
-    name: str,
-    width: int = PLOT_CELLS,
-    height: int = PLOT_ROWS,
-    *,
-    colour: bool = False,
-) -> str:
+def plot(series: Sequence[Series], name: str, width: int) -> str:
     """Return a plot of the metric `name` as text; "" if it has values at fewer than two points."""
     curves = [(a_series.name, _means_by_point(a_series, name)) for a_series in by_depth(series)]
     curves = [(label, points) for label, points in curves if points]
@@ -242,7 +233,7 @@ def plot(
     from plotext import figure  # late, because it takes 60 ms and nothing else needs it
 
     figure.clear()
-    figure.plot_size(max(width, _LEAST_WIDTH), max(height, _LEAST_HEIGHT))
+    figure.plot_size(max(width, _LEAST_WIDTH), PLOT_ROWS)
     metric = METRICS[name]
     figure.title(f"{metric.title} ({metric.unit}) against {_against(places[0].kind.amount)}")
     legend: list[str] = []
@@ -262,7 +253,7 @@ def plot(
     steps = [top * share / _STEPS for share in range(_STEPS + 1)]
     figure.ruler("y").lim(0, top)
     figure.ruler("y").ticks(steps, [tick(step, 4) for step in steps])
-    text = str(figure.build().string(colorless=not colour))
+    text = str(figure.build().string(colorless=True))
     figure.clear()
     # plotext's own legend would cover the beginnings of the curves.
     lines = [*text.splitlines(), *_legend_lines(legend, width)]

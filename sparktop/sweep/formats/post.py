@@ -104,10 +104,9 @@ def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequenc
     metrics = _metrics(result)
     changes, left_out = _published_cells(result, beside, metrics)
     letters = warning_letters(result)
-    doubted = _doubted_levels(result, letters)
-    grids = list(_matrix_tables(result, series, metrics, changes, doubted))
+    grids = list(_matrix_tables(result, series, metrics, changes, letters))
     if not grids and metrics:
-        grids = [_level_table(result, metrics, changes, doubted)]
+        grids = [_level_table(result, metrics, changes, letters)]
     view = result_view(result)
     picks = [] if view.topologies is None else choices(result, view.topologies, code)
     incomplete = incomplete_words(result).capitalize()
@@ -323,8 +322,6 @@ def _warnings_words(result: SweepResult, letters: Mapping[str, str]) -> str:
     return f"**Warnings{where}:** {words.removeprefix('Warnings: ')}"
 
 
-_Doubted = Mapping[tuple[str, Level], str]
-"""Letters of the warnings of levels, by (name of the target; load)."""
 _Changes = Mapping[tuple[str, str], Mapping[Level, tuple[str, float]]]
 """(The published value with what the target has more; the same in percent) by load, by metric and by name of
 the target, of a single one by that of the series."""
@@ -425,7 +422,7 @@ def _matrix_tables(
     series: Sequence[Series],
     metrics: Sequence[Metric],
     changes: _Changes,
-    doubted: _Doubted,
+    letters: Mapping[str, str],
 ) -> Iterator[Grid]:
     """Yield a table of levels by targets for each metric that targets have in common, with the winner."""
     comparison = result.comparison
@@ -440,7 +437,7 @@ def _matrix_tables(
         title = in_sentence(metric.title)
         title += ", waiting included" if metric.name == "prefill_tps" else ""
         heads = (f"{axis} ({title}, {metric.unit})", *names, "Winner")
-        rows = tuple(_with_deviations(grid, loads, result, metric, doubted))
+        rows = tuple(_with_deviations(grid, loads, result, metric, letters))
         if all(row[-1] in {UNPROVEN, UNKNOWN} for row in rows):
             heads, rows = heads[:-1], tuple(row[:-1] for row in rows)
         grid = replace(grid, heads=heads, rows=rows)
@@ -448,11 +445,11 @@ def _matrix_tables(
 
 
 def _with_deviations(
-    grid: Grid, loads: Sequence[Level], result: SweepResult, metric: Metric, doubted: _Doubted
+    grid: Grid, loads: Sequence[Level], result: SweepResult, metric: Metric, letters: Mapping[str, str]
 ) -> Iterator[tuple[Cell, ...]]:
     """Yield the rows of a matrix, of `loads`, with what is known of the spread behind each value.
 
-    A value of a level with a warning, which `doubted` has, has its letter.
+    A value of a level with a warning has its letter.
     """
     names = [head.name for head in grid.heads if isinstance(head, Untrusted)]
     for load, (load_cell, *cells, winner) in zip(loads, grid.rows, strict=True):
@@ -461,9 +458,8 @@ def _with_deviations(
             target = result.target(name)
             levels = () if target is None or cell in {UNKNOWN, REFUSED_SIGN} else target.levels
             level = next((level for level in levels if _is_row(level_of(level), load)), None)
-            spread = "" if level is None else _spread_text(level, metric)
-            marks = (signs for (of, at), signs in doubted.items() if of == name and _is_row(load, at))
-            texts.append(f"{cell}{spread}{next(marks, '')}")
+            spread = "" if level is None else f"{_spread_text(level, metric)}{_letters_of(level, letters)}"
+            texts.append(f"{cell}{spread}")
         yield (load_cell, *texts, winner)
 
 
@@ -482,7 +478,7 @@ def _with_changes(
 
 
 def _level_table(
-    result: SweepResult, metrics: Sequence[Metric], changes: _Changes, doubted: _Doubted
+    result: SweepResult, metrics: Sequence[Metric], changes: _Changes, letters: Mapping[str, str]
 ) -> Grid:
     """Return the table of levels, a row for each of a target: the main rate, others, latency, published."""
     main = metrics[0]
@@ -491,7 +487,7 @@ def _level_table(
         for target in result.targets
         for level in sorted(target.levels, key=lambda level: (level.depth, level.pp or 0, level.point))
     ]
-    rows = [_level_row(target, level, main, doubted) for target, level in levels]
+    rows = [_level_row(target, level, main, letters) for target, level in levels]
     axis = points_head(level.point for level in _levels(result))
     heads: tuple[Cell, ...] = (
         axis,
@@ -511,22 +507,19 @@ def _level_table(
     return known_columns(grid, without={1} if len(result.targets) == 1 else ())
 
 
-def _doubted_levels(result: SweepResult, letters: Mapping[str, str]) -> _Doubted:
-    """Return the letters of each level's warnings."""
-    return {
-        (target.name, level_of(level)): "".join(sorted(letters[word] for word in letters.keys() & words))
-        for target in result.targets
-        for level in target.levels
-        if (words := set(doubts_of(level)))
-    }
+def _letters_of(level: LevelResult, letters: Mapping[str, str]) -> str:
+    """Return the letters of a level's warnings; "" without one that has a letter."""
+    return "".join(sorted(letters[word] for word in letters.keys() & doubts_of(level)))
 
 
-def _level_row(target: TargetResult, level: LevelResult, main: Metric, doubted: _Doubted) -> tuple[Cell, ...]:
-    """Return a level's row; one of `doubted` has the letters of its warnings."""
+def _level_row(
+    target: TargetResult, level: LevelResult, main: Metric, letters: Mapping[str, str]
+) -> tuple[Cell, ...]:
+    """Return a level's row; `letters` are those of warnings."""
     where = load_words(level_of(level), lengths=len({level.pp for level in target.levels}) > 1)
     if level.error is not None:
         return where, Untrusted(target.name), "left out", *[UNKNOWN] * 5
-    where += doubted.get((target.name, level_of(level)), "")
+    where += _letters_of(level, letters)
     stream_tps, ttft_ms = level.stream_tps, level.ttft_due_ms or level.ttft_ms
     ttft = METRICS["ttft_ms"]
     return (
