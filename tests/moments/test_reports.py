@@ -35,6 +35,8 @@ from tests.sweep.formats.test_page_in_browser import BACKGROUND, HIDDEN, LEGIBLE
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
 
+CUT_TABLES = """[...document.querySelectorAll('.table')]
+    .filter(box => box.scrollWidth > box.clientWidth + 1).length"""
 KEY = ["backend", "spark-b", "running"]
 PAGE = "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running {}\n"
 HOSTILE = (
@@ -334,7 +336,8 @@ async def test_a_report_is_whole_on_a_phone_a_desk_and_paper(recorded: Recorded,
     address = path.as_uri()
     async with chromium() as new_tab:
         tab = await new_tab()
-        for width, scheme, color in ((375, "light", "rgb(247, 248, 250)"), (1280, "dark", "rgb(14, 18, 23)")):
+        light, dark = ("light", "rgb(247, 248, 250)"), ("dark", "rgb(14, 18, 23)")
+        for width, (scheme, color) in ((375, light), (1200, dark), (1280, dark), (1450, light)):
             await tab.begin(width, 900, is_phone=width < 500, scheme=scheme)
             await tab.open(address)
             assert (tab.complaints, set(tab.requests)) == ([], {address})
@@ -343,5 +346,6 @@ async def test_a_report_is_whole_on_a_phone_a_desk_and_paper(recorded: Recorded,
             assert await tab.value(LEGIBLE)
             assert await tab.value(HIDDEN) == []
             assert await tab.value(BACKGROUND) == color
+            assert await tab.value(CUT_TABLES) == 0 or width < 1000
         pdf = await tab.printed()
         assert 1 <= pdf.count(b"/Type /Page\n") <= 8
