@@ -36,7 +36,7 @@ from sparktop.sweep.generator.wire import (
 )
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.measure import RequestTrace, collect
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.worker_process import RunRecord, SweepWorker
 
@@ -243,13 +243,13 @@ class Generator:
         took_s = cpu_s(self._worker.pid) - cpu_began_s
         if record.finished is None:
             raise LoadFailedError(f"{load.id} has no end")
-        events = record.events()
+        traces = record.traces()
         level = Level("truth", concurrency_point(load.concurrency), PROMPT_TOKENS, load.output_tokens)
         return Load(
-            level_result(level, collect(events), mode=load.mode),
+            level_result(level, traces, mode=load.mode),
             record,
             record.finished,
-            {trace.request_id: trace for trace in collect(events)},
+            {trace.request_id: trace for trace in traces},
             {stream.key: stream for stream in self._truth.streams()},
             took_s,
         )

@@ -27,7 +27,6 @@ from sparktop.sweep.generator.connection import Connection
 from sparktop.sweep.generator.exchange import Exchange, ReadyRequest, RunLog, Terms
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.validity import LevelFacts, judge
 from sparktop.sweep.run.worker_process import RunRecord
@@ -169,7 +168,7 @@ def _play_one(
 
 def _level(record: RunRecord) -> LevelResult:
     level = Level("truth", concurrency_point(STREAMS), 64, TOKENS)
-    made = level_result(level, collect(record.events()))
+    made = level_result(level, record.traces())
     plan = Plan((), concurrency=(STREAMS,), pp=64, tg=TOKENS, runs=1)
     return made.model_copy(update={"validity": judge(plan, made, LevelFacts())})
 

@@ -20,7 +20,6 @@ from sparktop.sweep.generator.wire import Calibrate, Calibrated, RunLoad, TokenB
 from sparktop.sweep.generator.worker import new_client
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.result.level import level_result
-from sparktop.sweep.result.measure import collect
 from sparktop.sweep.run.worker_process import RunRecord
 from tests.sweep.stream_server import Behave, StreamServer
 from tests.sweep.test_sweep_command import Command
@@ -54,8 +53,8 @@ class Loaded:
 
     @property
     def events(self) -> list[LoadEvent]:
-        """All events, tokens included."""
-        return self.record.events()
+        """All events; of tokens only the first ones of each request."""
+        return self.record.events
 
     @property
     def ends(self) -> list[RequestEnded]:
@@ -117,7 +116,7 @@ GOOD = {"ok": 4, "tokens": 32}
 
 def figures(loaded: Loaded) -> dict[str, object]:
     """Return the counts of a level of four requests with 8 tokens each."""
-    found = level_result(Level("server", concurrency_point(4), 40, 8), collect(loaded.events))
+    found = level_result(Level("server", concurrency_point(4), 40, 8), loaded.record.traces())
     return {"ok": found.requests.ok, "tokens": found.tokens.generated}
 
 

@@ -12,18 +12,16 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
 
 from sparktop.model.failure import RequestFailure
 from sparktop.model.load import (
-    FirstToken,
     LoadEvent,
     LoadMode,
     LoadPoint,
-    Tokens,
 )
 from sparktop.model.plain import hide_in_repr
 from sparktop.sweep.plan.conversations import ConversationPreset
@@ -232,13 +230,6 @@ class TokenTimes(_Line, frozen=True):
     """Tokens of each read."""
     answer_from: int = 0
     """Index of the first read with more than reasoning."""
-
-    def events(self) -> Iterator[FirstToken | Tokens]:
-        """Yield a load event for each read: `FirstToken` for the first one, `Tokens` for the others."""
-        pairs = zip(self.at, self.counts, strict=True)
-        for index, (at, count) in enumerate(pairs):
-            kind = Tokens if index else FirstToken
-            yield kind(self.request_id, at, count, index < self.answer_from)
 
 
 class ClientHealth(Struct, frozen=True):

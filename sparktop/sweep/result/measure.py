@@ -217,6 +217,14 @@ class RequestTrace(Struct, eq=False):
         later = self.timed_tokens - self.arrivals[0][1] if self.arrivals else 0
         return (self.arrivals[-1][0] - self.arrivals[0][0]) / later if later else None
 
+    def set_tokens(self, at: Sequence[float], counts: Sequence[int], answer_from: int) -> None:
+        """Store (time, tokens) of each read; those before the index `answer_from` brought only reasoning."""
+        reads: dict[float, int] = {}
+        for time, count in zip(at, counts, strict=True):
+            reads[time] = reads.get(time, 0) + count
+        self.arrivals = list(reads.items())
+        self.first_answer = at[answer_from] if answer_from < len(at) else None
+
     def gaps_s(self, within: Sequence[Span] | None = None) -> Iterator[float]:
         """Yield the gaps between consecutive tokens (ITL) in seconds, from the second read on.
 

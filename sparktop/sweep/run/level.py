@@ -48,7 +48,7 @@ from sparktop.sweep.generator.wire import (
 )
 from sparktop.sweep.plan.plan import ENOUGH_S, Plan, RunBatch, TargetKind
 from sparktop.sweep.result.level import level_result, run_starts, uncounted_columns
-from sparktop.sweep.result.measure import RequestTrace, by_run, collect, gaps_s, run_duration_s
+from sparktop.sweep.result.measure import RequestTrace, by_run, gaps_s, run_duration_s
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import (
     BesideResult,
@@ -65,7 +65,7 @@ from sparktop.sweep.run.guard import Cancellation, Early, GuardWatch
 from sparktop.sweep.run.open_loop import draw_seed, ramp_s, tail_s, with_replay
 from sparktop.sweep.run.preparation import PreparedTarget
 from sparktop.sweep.run.progress import LoadBatch, Notice, PhaseChanged, RunCompleted, SweepEvent, SweepPhase
-from sparktop.sweep.run.router_side import backend_errors, router_side
+from sparktop.sweep.run.router_side import BackendNames, backend_errors, router_side
 from sparktop.sweep.run.server_side import (
     Counters,
     ServerLog,
@@ -91,17 +91,18 @@ from sparktop.sweep.run.worker_process import RunRecord, SweepWorker, WorkerGone
 from sparktop.sweep.terms.request_errors import CANCELLED, count_errors, is_refusal
 
 
-def use_watched_names(events: list[LoadEvent], prepared: PreparedTarget) -> list[LoadEvent]:
-    """Return the events with names of watched backends in place of the ids or URLs that a router reports."""
-    names = prepared.names
-    if names is None:
-        return events
-    return [
+def use_watched_names(message: WorkerMessage, names: BackendNames | None) -> WorkerMessage:
+    """Return a message with names of watched backends in place of the ids or URLs that a router reports."""
+    if names is None or not isinstance(message, Batch):
+        return message
+    events = (
         replace(event, served_by=names.name(event.served_by))
         if isinstance(event, RequestEnded) and event.served_by is not None
         else event
-        for event in events
-    ]
+        for event in message.events
+    )
+    bins = (replace(token_bin, served_by=names.name(token_bin.served_by)) for token_bin in message.bins)
+    return replace(message, events=tuple(events), bins=tuple(bins))
 
 
 _MOST_STRETCH = 2.0
@@ -150,18 +151,18 @@ class LevelRecord(Struct, eq=False):
     prepared: PreparedTarget
     level: Level
     events: list[LoadEvent] = field(default_factory=list)
-    """Events of completed measured runs, with the time of every token."""
+    """Events of completed measured runs; of tokens only the first ones of each request."""
     partial: list[LoadEvent] = field(default_factory=list)
     """Events of a measured run that was cancelled or interrupted."""
     traces: list[RequestTrace] = field(default_factory=list)
-    """Requests of completed measured runs, collected from `events`."""
+    """Requests of completed measured runs, with the time of every token."""
     lasted_s: float = 0.0
     """Seconds that the completed runs lasted together, from the first start to the last end of each."""
     warm_ups: list[RequestTrace] = field(default_factory=list)
     contexts: list[RequestTrace] = field(default_factory=list)
     """Requests that sent contexts alone, before the measured runs."""
     cut: list[RequestTrace] = field(default_factory=list)
-    """Requests of an interrupted run, collected from `partial`."""
+    """Requests of an interrupted run."""
     spans: list[Span] = field(default_factory=list)
     """Start and end of each measured run, completed or cancelled."""
     facts: LevelFacts = field(default_factory=LevelFacts)
@@ -186,12 +187,9 @@ class LevelRecord(Struct, eq=False):
         """Number of measured runs that were completed."""
         return len(self.facts.run_s)
 
-    def add_run(self, record: RunRecord, events: list[LoadEvent], phase: SweepPhase) -> None:
-        """Add a load run of a phase, completed or interrupted.
-
-        `events` are the run's events; they name backends as the monitor names them.
-        """
-        traces = collect(events)
+    def add_run(self, record: RunRecord, phase: SweepPhase) -> None:
+        """Add a load run of a phase, completed or interrupted."""
+        events, traces = record.events, record.traces()
         if phase is not SweepPhase.RUNNING:
             before = self.contexts if phase is SweepPhase.CONTEXT else self.warm_ups
             before += traces
@@ -592,7 +590,7 @@ class LevelMaker(Struct, eq=False):
             run = RunRecord()
             async for message in self.worker.run(command):
                 run.add(message)
-            e2e_s = next((trace.e2e_s for trace in collect(run.events()) if trace.ok), None)
+            e2e_s = next((trace.e2e_s for trace in run.traces() if trace.ok), None)
         await self.settle(prepared.backends)
         return 1 / e2e_s if e2e_s else None
 
@@ -618,12 +616,12 @@ class LevelMaker(Struct, eq=False):
             run = RunRecord()
             async for message in self._messages(record, load, run):
                 if isinstance(message, Batch):  # shown as those of a warm-up, which count for no figure
-                    self._emit_batch(batch, record.prepared, message, is_measured=False)
+                    self._emit_batch(batch, message, is_measured=False)
             self.present = None
             if run.finished is None or self.cancellation.requested:
                 break
             record.facts.health.append(run.finished.health)
-            traces += collect(run.events())
+            traces += run.traces()
         self._emit_load(batch, LevelEnded(self.clock()))
         if not self.cancellation.requested:
             await self.settle(record.prepared.backends)
@@ -656,7 +654,7 @@ class LevelMaker(Struct, eq=False):
         ended_at = run.finished.ended_at
         idle = await self.log.wait_until_idle(names, ended_at, LONGEST_S, lambda: self.cancellation.requested)
         self.rest |= idle or {}
-        return left_requests(collect(run.events()), ended_at, before, self.log, settled=idle is not None)
+        return left_requests(run.traces(), ended_at, before, self.log, settled=idle is not None)
 
     def _samples_at_rest(self, names: tuple[str, ...]) -> dict[str, ServerPoint]:
         return {name: self.rest[name] for name in names if name in self.rest}
@@ -731,11 +729,10 @@ class LevelMaker(Struct, eq=False):
         try:
             async for message in self._messages(record, command, run_record):
                 if isinstance(message, Batch):
-                    self._take_events(batch, record.prepared, message, is_measured=is_measured)
+                    self._take_events(batch, message, is_measured=is_measured)
         except WorkerGoneError as error:
             worker_gone = error  # what came before belongs to the level
-        events = use_watched_names(run_record.events(), record.prepared)
-        record.add_run(run_record, events, phase)
+        record.add_run(run_record, phase)
         if is_measured:
             self.emit(RunCompleted(batch.level))
         if worker_gone is not None:
@@ -744,7 +741,7 @@ class LevelMaker(Struct, eq=False):
             raise TargetFailedError(refusal.message)
         if run_record.finished is not None and not run_record.finished.cancelled:
             self._learn_duration(batch, run_record.finished, phase)
-            self._check_run(batch.level.target, events)
+            self._check_run(batch.level.target, run_record.events)
 
     def _command(
         self, batch: RunBatch, record: LevelRecord, run: int, *, is_warm_up: bool = False
@@ -800,7 +797,8 @@ class LevelMaker(Struct, eq=False):
             WorkerGoneError: the load generator's process exited.
         """
         self.present, self.newest_data_at = record.prepared, self.clock()
-        async for message in self.worker.run(command):
+        async for received in self.worker.run(command):
+            message = use_watched_names(received, record.prepared.names)
             run.add(message)
             if isinstance(message, Batch):
                 begun = any(isinstance(event, FirstToken | ResponseStarted) for event in message.events)
@@ -830,12 +828,10 @@ class LevelMaker(Struct, eq=False):
     def _emit_load(self, batch: RunBatch, event: LoadEvent) -> None:
         self.emit(LoadBatch(batch.level, (event,)))
 
-    def _take_events(
-        self, batch: RunBatch, prepared: PreparedTarget, message: Batch, *, is_measured: bool
-    ) -> None:
+    def _take_events(self, batch: RunBatch, message: Batch, *, is_measured: bool) -> None:
         """Count the ends of requests, pass the events on, and stop the sweep if too many requests failed."""
-        events = self._emit_batch(batch, prepared, message, is_measured=is_measured)
-        for event in events:
+        self._emit_batch(batch, message, is_measured=is_measured)
+        for event in message.events:
             if isinstance(event, RequestEnded):
                 self._ended += 1
                 if event.error is not None:
@@ -846,15 +842,9 @@ class LevelMaker(Struct, eq=False):
             target, failed = batch.level.target, self._failed
             self._stop_because(self.guard.check_requests(target, self._ended, failed, self._newest_failure))
 
-    def _emit_batch(
-        self, batch: RunBatch, prepared: PreparedTarget, message: Batch, *, is_measured: bool
-    ) -> Sequence[LoadEvent]:
-        """Pass on events and tokens with the names under which servers are watched; return the events."""
-        events, bins = use_watched_names(list(message.events), prepared), message.bins
-        if (names := prepared.names) is not None:
-            bins = tuple(replace(token_bin, served_by=names.name(token_bin.served_by)) for token_bin in bins)
-        self.emit(LoadBatch(batch.level, tuple(events), bins, message.in_flight, not is_measured, message.at))
-        return events
+    def _emit_batch(self, batch: RunBatch, message: Batch, *, is_measured: bool) -> None:
+        events, bins = message.events, message.bins
+        self.emit(LoadBatch(batch.level, events, bins, message.in_flight, not is_measured, message.at))
 
     def _check_run(self, target: str, events: list[LoadEvent]) -> None:
         """Stop the sweep if the run shows that the server is down.

@@ -17,7 +17,7 @@ import msgspec
 
 from sparktop.errors import SparktopError
 from sparktop.model.failure import FailureKind, RequestFailure
-from sparktop.model.load import FirstToken, LoadEvent, RequestEnded
+from sparktop.model.load import LoadEvent
 from sparktop.model.text import clean
 from sparktop.stopping import timeout
 from sparktop.sweep.generator.wire import (
@@ -38,6 +38,7 @@ from sparktop.sweep.generator.wire import (
     WorkerMessage,
     encode_line,
 )
+from sparktop.sweep.result.measure import RequestTrace, collect
 
 _START_S = 30.0
 """Maximum seconds for the process to start: usually a third of a second, many times that on a busy
@@ -315,14 +316,15 @@ class RunRecord:
         died."""
         self.refusal: RequestFailure | None = None
         """Why the run was not executed; None if it was."""
-        self._events: list[LoadEvent] = []
+        self.events: list[LoadEvent] = []
+        """All events so far; of tokens only the first ones of each request."""
         self._tokens: dict[str, TokenTimes] = {}
 
     def add(self, message: WorkerMessage) -> None:
         """Add a message of the run."""
         match message:
             case Batch():
-                self._events.extend(message.events)
+                self.events.extend(message.events)
             case TokenTimes():
                 self._tokens[message.request_id] = message
             case RunFinished():
@@ -332,18 +334,14 @@ class RunRecord:
             case _:
                 pass
 
-    def events(self) -> list[LoadEvent]:
-        """Return all events so far in order of arrival.
+    def traces(self) -> list[RequestTrace]:
+        """Return the requests so far, with all their tokens once the run is over.
 
-        Events of the type `Tokens` (tokens after the first one of a request) are included only after the end
-        of the run, when the load generator sends their exact times. These replace the `FirstToken` event,
-        which was sent before the server's token counts were known.
+        Until then they have their first tokens; then the load generator sends the exact times of all, by the
+        token counts of the server, which are not known before.
         """
-        complete: list[LoadEvent] = []
-        for event in self._events:
-            if isinstance(event, FirstToken) and event.request_id in self._tokens:
-                continue
-            if isinstance(event, RequestEnded) and (times := self._tokens.get(event.request_id)) is not None:
-                complete.extend(times.events())
-            complete.append(event)
-        return complete
+        traces = collect(self.events)
+        for trace in traces:
+            if (times := self._tokens.get(trace.request_id)) is not None:
+                trace.set_tokens(times.at, times.counts, times.answer_from)
+        return traces

@@ -30,7 +30,6 @@ from sparktop.sweep.generator.prompts import MOST_REQUESTS
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.plan.traces import TraceChoice
-from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.open_loop import due_values_s
 from sparktop.sweep.terms.request_errors import count_errors
 from tests.sweep.conftest import InProcess, Loaded
@@ -175,7 +174,7 @@ async def test_a_stall_is_shown_in_full_from_the_due_time(in_process: InProcess)
         arrivals="constant",
         duration_s=1.5,
     )
-    measured = [one for one in collect(loaded.events) if one.due is not None]
+    measured = [one for one in loaded.record.traces() if one.due is not None]
     assert len(measured) == 30
     begin, end = stall
     stalled = [one for one in measured if one.due is not None and begin <= one.due < end]
@@ -275,7 +274,7 @@ async def test_a_request_on_a_closed_connection_is_sent_again_once(in_process: I
     loaded = await in_process.load(break_off, mode=LoadMode.STEADY, concurrency=1, requests=3)
     assert [end.error for end in loaded.ends] == [None] * 3
     assert in_process.server.asked == 4
-    traces = collect(loaded.events)
+    traces = loaded.record.traces()
     assert [trace.resent for trace in traces] == [False, True, False]
     starts = [event for event in loaded.events if isinstance(event, RequestStarted)]
     assert [event.resent for event in starts] == [False, False, True, False]
