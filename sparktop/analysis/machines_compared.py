@@ -394,7 +394,7 @@ def _difference(
     (usual, most), (_, second_count) = ranked[:2]
     odd = [name for name, value in values.items() if value != usual or most == second_count]
     names_of = {value: [name for name in values if values[name] == value] for value, _ in ranked}
-    listed = "; ".join(f"{value} on {_names(names)}" for value, names in names_of.items())
+    listed = " vs. ".join(f"{value} on {_names(names)}" for value, names in names_of.items())
     line = f"{fact.title} differ{'' if fact.key in _PLURAL else 's'}: {listed}"
     view = next(view for view in group.machines if view.name == odd[-1])
     yield set(odd), _finding(group, view, fact, line)

@@ -117,7 +117,7 @@ ENGINE_BYTES = 83 * _GIB
 """GPU memory of an engine: 57 GiB of weights and 26 GiB of KV pool, allocated at its start."""
 _TABLE_EVERY_S = 5.0
 """Seconds between two readings of the process table."""
-_DISPLAY_PID, _ORPHAN_PID = 1811, 3377
+_DISPLAY_PID, _ORPHAN_PID, _LEAK_PID = 1811, 3377, 5120
 """Process ids of the simulated display server and of an engine that was left behind."""
 _DISPLAY_BYTES = 43 * _MIB
 _ENERGY_BEFORE_J = 1.8e6
@@ -316,12 +316,15 @@ def _cpu(at: float, load: float, host: float) -> node.CpuReading:
     return node.CpuReading(sum(cores) / len(cores), cores, len(cores), 0.4 + 2.2 * load, groups)
 
 
+def _leaked_bytes(at: float, machine: SimulatedMachine) -> int:
+    """Return what the program that leaks holds at the time `at`."""
+    grown = round(machine.leak_bytes_per_s * (at - machine.leak_from_s))
+    return min(machine.leak_most_bytes, max(0, grown))
+
+
 def _memory(at: float, condition: LoadEffects, machine: SimulatedMachine) -> node.MemoryReading:
-    leaked = min(
-        machine.leak_most_bytes, max(0, round(machine.leak_bytes_per_s * (at - machine.leak_from_s)))
-    )
-    available = round((27 - 1.5 * condition.busy) * _GIB) - leaked + ENGINE_BYTES - condition.engine_bytes
-    available -= machine.orphan_bytes
+    available = round((27 - 1.5 * condition.busy) * _GIB) + ENGINE_BYTES - condition.engine_bytes
+    available -= machine.orphan_bytes + _leaked_bytes(at, machine)
     held_bytes = 0 if condition.engine_bytes or condition.age_s is not None else machine.held_bytes
     available -= condition.symptoms.others_bytes + held_bytes
     cma_free, cma, other_bytes = 2 * _GIB, 256 * _MIB, 3 * _GIB + held_bytes
@@ -474,8 +477,10 @@ def _processes(at: float, condition: LoadEffects, machine: SimulatedMachine) -> 
     if fixed_percent is not None:
         engine = structs.replace(engine, cpu_percent=fixed_percent)
     front = SERVER_PID if machine.rank in {None, 0} else None
+    leaked = _leaked_bytes(at - age_s, machine)
     rows = (
         *((engine,) if condition.engine_bytes else ()),
+        *((one(_LEAK_PID, "python3", leaked / _MIB, 20),) if leaked else ()),
         *condition.symptoms.programs,
         *((one(front, "vllm", 1480, 2 + 41 * load),) if front is not None else ()),
         one(3120, "gnome-shell", 412, 1.5),

@@ -88,6 +88,8 @@ class Gauge(Struct, frozen=True):
     window_s: float | None = 0.0
     """Seconds over which the value was measured; 0 for a single reading, None if unknown."""
     more: Values = {}
+    ends: str | None = None
+    """What is said when the alert ends; None for its name."""
 
     def grade(self, held_severity: Severity | None) -> Severity | None:
         """Return the severity that the value deserves, with hysteresis; None if there is to be no alert.
@@ -137,7 +139,7 @@ def judge_node(
             message = clean(gauge.message, _LONGEST)
             alerts.hold(alert_id, severity, key.name, message, gauge.values(severity), when)
         elif gauge.value is None or sample.at - track.beyond_at.get(alert_id, -inf) >= gauge.quiet_s:
-            alerts.clear(alert_id, when)
+            alerts.clear(alert_id, when, gauge.ends)
     _judge_speed(alerts, key, track, when, thresholds)
     track.known_gpus.judge(alerts, key, sample, track.view.gpus_lost, when)
     return track.endings.note(key, sample, track.view.engine_processes, when)
@@ -246,6 +248,7 @@ def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
         quantity="until_limit",
         window_s=trend.window_s,
         more={"slope_gib_per_min": None if slope is None else 60 * slope / GIB},
+        ends=f"memory left is below {limit:.3g} GiB" if track.limit_in_s == 0 else None,
     )
 
 

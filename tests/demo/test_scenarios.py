@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
+from sparktop.model.event import Phase
 from sparktop.model.snapshot import Snapshot
 from stage.rehearsal import Rehearsal
 
@@ -78,6 +79,18 @@ def test_what_is_wrong_with_the_machines_of_an_engine(name: str, alerts: list[st
     """What differs is an alert of the server, a wrong setting one of its machine; those of tp2 are alike."""
     snapshot = Rehearsal(nodes=4, scenario=SCENARIOS[name]).play(8).snapshot()
     assert [one.id for one in snapshot.alerts if "machine" in one.id] == alerts
+
+
+def test_what_takes_the_memory_is_named_where_the_alert_sends_the_reader() -> None:
+    """It is among the processes, with about what is missing; the forecast ends because it came true."""
+    snapshot = Rehearsal(scenario=SCENARIOS["memory"]).play(230).snapshot()
+    assert [one.id for one in snapshot.alerts] == ["node:spark-a:headroom"]
+    said = [event.message for event in snapshot.events if event.phase is Phase.END]
+    assert said == ["memory left is below 8 GiB after 2 min"]
+    sample = snapshot.nodes[0].sample
+    assert sample is not None
+    assert sample.processes is not None
+    assert max(one.memory_bytes or 0 for one in sample.processes.processes) == 18 * 2**30
 
 
 def test_what_the_default_advises_pays() -> None:

@@ -54,7 +54,7 @@ def test_the_documentation_shows_what_is_printed(tmp_path: Path, case: str) -> N
 def test_cabled_machines_are_compared_without_a_server(tmp_path: Path) -> None:
     """Machines of one product whose rails share subnets are a pair: their links are compared too."""
     assert [one.message for one in checks(tmp_path, "mtu")] == [
-        "MTU of RDMA ports differs: 9000 on spark-1; 1500 on spark-2"
+        "MTU of RDMA ports differs: 9000 on spark-1 vs. 1500 on spark-2"
     ]
 
 
@@ -69,7 +69,7 @@ def test_ranks_show_which_machines_an_engine_spans(tmp_path: Path) -> None:
     ]
     found = check_compared(others, [server])
     assert [one.message for one in found if one.message.startswith("NCCL")] == [
-        "NCCL differs: 2.28.9 build 00112233 on spark-1; 2.29.2 build ffee0102 on spark-2"
+        "NCCL differs: 2.28.9 build 00112233 on spark-1 vs. 2.29.2 build ffee0102 on spark-2"
     ]
 
 

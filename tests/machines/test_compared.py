@@ -19,15 +19,15 @@ from tests.machines.trees import PID, read_case
 EXPECTED = {
     "healthy-pair": [],
     "kho": ["kexec handover (KHO) keeps 9.1 GiB on spark-2"],
-    "mtu": ["MTU of RDMA ports differs: 9000 on spark-1; 1500 on spark-2"],
+    "mtu": ["MTU of RDMA ports differs: 9000 on spark-1 vs. 1500 on spark-2"],
     "gid-moved": ["GID index 3 of roceP2p1s0f0 is empty; 5 is RoCE v2 over IPv4 on spark-2"],
     "x2-lanes": ["PCIe lanes x2 of x4 for rocep1s0f0 on spark-2"],
-    "other-nccl": ["NCCL differs: 2.28.9 build 00112233 on spark-1; 2.29.2 build ffee0102 on spark-2"],
+    "other-nccl": ["NCCL differs: 2.28.9 build 00112233 on spark-1 vs. 2.29.2 build ffee0102 on spark-2"],
     "no-rdma": [],
     "no-permission": [],
     "container": [],
     "four": [
-        "kernel differs: 6.14.0-1013-nvidia on spark-1, spark-2, spark-4; 6.14.0-1017-nvidia on spark-3"
+        "kernel differs: 6.14.0-1013-nvidia on spark-1, spark-2, spark-4 vs. 6.14.0-1017-nvidia on spark-3"
     ],
 }
 
