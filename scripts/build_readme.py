@@ -105,7 +105,11 @@ _MEANINGS = {
     ("backends", "engine"): "What it runs; `auto` finds out.",
     ("routers", "name"): "Its name on the screen.",
     ("routers", "url"): "Its URL.",
-    ("routers", "strategy"): "A label, where the router does not report its strategy.",
+    (
+        "routers",
+        "strategy",
+    ): "How it chooses, in any words, where it does not report that: shown beside its name. "
+    "`simple-shuffle` and `round-robin` are known to choose without regard to load.",
     ("routers", "backends"): "Names of the backends behind it; without it, those that its deployments name.",
     ("routers", "deployments"): "Backend by deployment id, where their addresses do not match.",
     ("routers", "weights"): "Relative part of the requests by backend, where it is meant to be unequal: "

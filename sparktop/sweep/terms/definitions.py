@@ -290,6 +290,7 @@ WARNINGS = {
             "sent late",
             "requests were sent later than they were due; TTFT due and E2E due include that wait",
             "run the client on an idle machine",
+            effect="TTFT due and E2E due include the wait",
         ),
         LevelWarning(
             CLIENT_LAG,
