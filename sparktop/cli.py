@@ -12,7 +12,7 @@ from typing import NoReturn
 from sparktop import __version__
 from sparktop.commands.arguments import Parser
 from sparktop.commands.output import drop_out, tell, write_out
-from sparktop.ending import CLOSING_S, ENDING
+from sparktop.ending import CLOSING_S, ENDING, INTERRUPTED
 from sparktop.errors import SparktopError, UsageError
 from sparktop.files import raise_open_files
 from sparktop.model.text import clean
@@ -54,7 +54,6 @@ exit codes: 0 done; 1 the result is bad or could not be written; 2 usage or conf
 _VIEWER = "watch"
 _MODULES = {"sweep": "sweep.command"}
 """Modules in `sparktop.commands` that are not named like their command."""
-_INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,7 +71,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         drop_out()
-        return _INTERRUPTED
+        return INTERRUPTED
     except Exception as error:  # noqa: BLE001  # the last resort: a traceback belongs into the log
         return _log_bug(error)
 

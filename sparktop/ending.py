@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl+C ended."""
 PATIENCE_S = 10.0
 """Seconds from the request to end until the process is ended by force, twice the time that saving a sweep
 may take."""

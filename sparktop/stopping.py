@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from typing import TypeVar
 
-from sparktop.ending import ENDING
+from sparktop.ending import ENDING, INTERRUPTED
 
 Value = TypeVar("Value")
 
@@ -52,7 +52,7 @@ def _handle(
     signal.signal(number, lambda *_: ENDING.begin(code))
 
 
-EXIT_CODES = {signal.SIGTERM: 0, signal.SIGHUP: 0, signal.SIGINT: 130}
+EXIT_CODES = {signal.SIGTERM: 0, signal.SIGHUP: 0, signal.SIGINT: INTERRUPTED}
 """The exit code of a command that serves, by the signal that ended it."""
 
 

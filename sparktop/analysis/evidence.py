@@ -12,16 +12,15 @@ from sparktop.model.balance import Balance
 from sparktop.model.event import Finding
 from sparktop.model.snapshot import SpeedState
 
-_NOT_SEEN = SpeedState()
 _LEAST_PREFILL_S = 3.0
 """Shorter times without a token are those of a usual prompt."""
-_GREW_S = 15.0
+_LONGEST_CHUNK_S = 15.0
 """Longest time that one chunk of a prompt may take: without growth of the KV cache for longer, no prompt is
 computed."""
 
 
 class Poll(NamedTuple):
-    """One poll of a server: its load, and totals of what it did; None: not reported."""
+    """One poll of a server: its load, and totals of what it did. A figure that is not reported is None."""
 
     at: float
     """Monotonic seconds."""
@@ -46,7 +45,7 @@ class Poll(NamedTuple):
 
 
 class MachinePoll(NamedTuple):
-    """One sample of a machine; None: not reported."""
+    """One sample of a machine. A figure that is not reported is None."""
 
     at: float
     gpu_percent: float | None = None
@@ -72,7 +71,7 @@ class MachineEvidence(Struct, frozen=True):
     name: str
     polls: tuple[MachinePoll, ...] = ()
     """Newest last."""
-    speed: SpeedState = _NOT_SEEN
+    speed: SpeedState = SpeedState()
     usual_mhz: float | None = None
     """The SM clock that its GPU has reached under load; None if it was never under load."""
 
@@ -110,7 +109,7 @@ class Evidence(Struct, frozen=True):
     """Where `router` is None: a router that may be in front of it, as its servers are not known."""
     routed: bool | None = None
     """Whether the router's own counts show that the server's requests pass it; None if it does not count."""
-    held_back: float | None = None
+    requests_in_router: float | None = None
     """Requests that the router has received and no server behind it holds; None if it does not count them."""
     slow_router: str | None = None
     """What shows that the router itself is slow, in words; None if nothing does."""
@@ -141,24 +140,27 @@ def prefill_s(polls: Sequence[Poll]) -> float | None:
 
     Its KV cache grows with each chunk of a prompt, while tokens and prompt tokens are counted at its end.
     None if it generates, holds no request, has done so for less than `_LEAST_PREFILL_S`, or its KV cache has
-    not grown for `_GREW_S`.
+    not grown for `_LONGEST_CHUNK_S`.
     """
     last = polls[-1] if polls else None
     if last is None or not last.running or last.generated is None:
         return None
-    begin, grew_at = last.at, None
+    begin_at = last.at
+    grew_at: float | None = None
     # From the newest poll back, as long as nothing was generated and the cache did not shrink.
-    for later, poll in pairwise(reversed(polls)):
-        if poll.generated != last.generated or poll.kv_percent is None or later.kv_percent is None:
+    for later, earlier in pairwise(reversed(polls)):
+        if earlier.generated != last.generated or earlier.kv_percent is None or later.kv_percent is None:
             break
-        if later.kv_percent < poll.kv_percent:
+        if later.kv_percent < earlier.kv_percent:
             break
-        grew_at = later.at if grew_at is None and later.kv_percent > poll.kv_percent else grew_at
-        if not poll.running:
+        if grew_at is None and later.kv_percent > earlier.kv_percent:
+            grew_at = later.at
+        if not earlier.running:
             break
-        begin = poll.at
-    is_recent = grew_at is not None and last.at - grew_at <= _GREW_S
-    return last.at - begin if is_recent and last.at - begin >= _LEAST_PREFILL_S else None
+        begin_at = earlier.at
+    is_recent = grew_at is not None and last.at - grew_at <= _LONGEST_CHUNK_S
+    lasted_s = last.at - begin_at
+    return lasted_s if is_recent and lasted_s >= _LEAST_PREFILL_S else None
 
 
 def growth(before: float | None, after: float | None) -> float | None:

@@ -597,7 +597,7 @@ def _is_short_of_requests(evidence: Evidence) -> bool:
 def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
     """Return the kind of the limit of a server that lacks requests, and what the router shows, in words."""
     # `routed` is None where the router does not count what it sends, `held` where not what it has.
-    name, held, split = evidence.router, evidence.held_back, evidence.split
+    name, held, split = evidence.router, evidence.requests_in_router, evidence.split
     if split is not None and split.in_sweep:
         return LimitKind.CLIENT, "; this sweep sends no more"
     if name is None and evidence.unmatched_router is not None:
@@ -618,7 +618,7 @@ def held_back_limit(evidence: Evidence, load: Load) -> Limit | None:
 
     These may wait in the router, or for clients that take their answers slowly.
     """
-    held, slots, last = evidence.held_back, evidence.slots, evidence.polls[-1]
+    held, slots, last = evidence.requests_in_router, evidence.slots, evidence.polls[-1]
     if held is None or slots is None or evidence.routed is False or last.waiting:
         return None
     if held < max(_HELD_BACK, load.running) or load.running_most > slots / 2:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sparktop.commands.output import check_file, tell, write_file, write_out
+from sparktop.ending import INTERRUPTED
 from sparktop.errors import ConfigError, UnreachableError, UsageError
 from sparktop.files import FILE_NAME
 from sparktop.model.text import clean
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 _IN_USE = ""
 """Value of --check without a file: the file in use."""
-_INTERRUPTED = 130
-"""Exit code after Ctrl+C."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -226,4 +225,4 @@ def write_targets(watch: Watch, name: str, seconds: float) -> int:
         start = "sparktop" if name == FILE_NAME else f"sparktop --config {shown_path}"
         tell(f"{shown_path}: written: {_summary(written)}; edit it, then start: {start}")
     tell(without_router(targets) or "")
-    return _INTERRUPTED if interrupted else 0
+    return INTERRUPTED if interrupted else 0

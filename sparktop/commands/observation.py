@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from sparktop.ending import INTERRUPTED
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure
 from sparktop.model.snapshot import BackendView, Snapshot
@@ -23,8 +24,6 @@ from sparktop.store.figures import least_rate_s
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.ways import Ways
 
-_INTERRUPTED = 130
-"""Exit code after Ctrl+C."""
 ENOUGH_S = 5.0
 """Longest wait for rates, in seconds, if no duration is given."""
 GLANCE_INTERVAL_S = 1.0
@@ -63,7 +62,7 @@ async def observe(
         interrupted.set()
         undo()
 
-    undo = on_signals({signal.SIGINT: _INTERRUPTED}, interrupt)
+    undo = on_signals({signal.SIGINT: INTERRUPTED}, interrupt)
     clock = asyncio.get_running_loop().time
     store = Store(watch, simulated=simulated, clock=clock)
     monitor = Monitor(watch, store, ways=ways)

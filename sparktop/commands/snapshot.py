@@ -21,6 +21,7 @@ from sparktop.commands.arguments import (
 )
 from sparktop.commands.output import output_file, tell, write_result
 from sparktop.commands.replay import ONE_AT_A_TIME, moment
+from sparktop.ending import INTERRUPTED
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.targets import Watch
 from sparktop.model.text import clean
@@ -36,8 +37,6 @@ TEXT_WIDTH = 100
 """Columns of the plain-text report."""
 _DAY_S = 86_400.0
 """Longest time to watch."""
-_INTERRUPTED = 130
-"""Exit code after Ctrl+C."""
 _LEAST_SIZE, _MOST_SIZE = (60, 16), (500, 300)
 """Columns and rows: what the screen needs at least, and more than any terminal has."""
 _SIZE = re.compile(r"([0-9]{1,4})[xX×]([0-9]{1,4})")
@@ -204,7 +203,7 @@ def report(
             raise
     if interrupted:
         tell("interrupted: the report is of what was seen until then")
-        return _INTERRUPTED
+        return INTERRUPTED
     return code
 
 

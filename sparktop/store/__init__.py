@@ -1,6 +1,6 @@
 """The store, the only owner of history: it accepts the results of polls and returns snapshots."""
 
 from sparktop.store.sources import SourceKey, SourceKind
-from sparktop.store.store import Hear, Reading, Store
+from sparktop.store.store import Reading, ReadingListener, Store
 
-__all__ = ["Hear", "Reading", "SourceKey", "SourceKind", "Store"]
+__all__ = ["Reading", "ReadingListener", "SourceKey", "SourceKind", "Store"]

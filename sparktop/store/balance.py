@@ -31,19 +31,19 @@ class GroupBalances:
         self._groups: Sequence[JudgedGroup] = ()
         self._lanes_of: dict[str, str] = {}
         """Name of the group of the engine cores of each server that is in a group itself, by server."""
-        self._grouped_in = -math.inf
+        self._grouped_at_period = -math.inf
         """Number of the period (see `period`) in which the groups were determined."""
-        self._looked_at = -math.inf
+        self._judged_at = -math.inf
         """Monotonic time of the last call of `judge_due`."""
         self._watches: dict[str, BalanceWatch] = {}
         self._own_load: frozenset[str] = frozenset()
         """Names of the backends and routers that carry load of a sweep of this program."""
-        self._own_load_since = -math.inf
+        self._own_load_changed_at = -math.inf
         """Monotonic time of the last call of `judge_due` before these changed."""
 
     def regroup(self) -> None:
         """Determine the groups again at the next call of `judge_due`, because a target came or went."""
-        self._grouped_in = -math.inf
+        self._grouped_at_period = -math.inf
 
     def adopt(self, verdicts: Mapping[str, tuple[str, float]], at: float) -> None:
         """Set the beginnings of announced verdicts from `verdicts`: (verdict, Unix seconds) by group.
@@ -61,22 +61,24 @@ class GroupBalances:
         A sweep of this program loads them, and its result reports the balance. The suppression lasts until
         `end_own_load`; the balance is still judged and shown.
         """
-        self._own_load, self._own_load_since = self._own_load | names, self._looked_at
+        self._own_load, self._own_load_changed_at = self._own_load | names, self._judged_at
 
     def end_own_load(self, names: frozenset[str]) -> None:
         """End the suppression that `begin_own_load` began for these names: the groups are judged anew."""
-        self._own_load, self._own_load_since = self._own_load - names, self._looked_at
+        self._own_load, self._own_load_changed_at = self._own_load - names, self._judged_at
 
     def judge_due(
-        self, when: Instant, groups: Callable[[], Sequence[JudgedGroup]], alerts: ActiveAlerts
+        self, when: Instant, find_groups: Callable[[], Sequence[JudgedGroup]], alerts: ActiveAlerts
     ) -> list[Event]:
         """Judge each group whose next judgement is due, update its alert, and return the events to announce.
 
-        `groups` determines the groups; it is called every 5 s.
+        `find_groups` is called every 5 s.
         """
-        self._looked_at = when.at
-        if period(when.at) > self._grouped_in:
-            self._groups, self._grouped_in = groups(), period(when.at)
+        self._judged_at = when.at
+        now_period = period(when.at)
+        if now_period > self._grouped_at_period:
+            self._groups = find_groups()
+            self._grouped_at_period = now_period
             within = (group for group in self._groups if group.within is not None)
             self._lanes_of = {group.lanes_of: group.name for group in within if group.lanes_of is not None}
             for name in self._watches.keys() - {group.name for group in self._groups}:
@@ -99,7 +101,7 @@ class GroupBalances:
 
         At `at` (monotonic seconds) it is known in how many seconds a verdict is expected.
         """
-        watches = [self._watch(group.name) for group in self._groups]
+        watches = [self._watches[group.name] for group in self._groups if group.name in self._watches]
         newest = ((watch.balance, watch.known_in_s(at)) for watch in watches)
         return tuple(
             balance if left_s is None else replace(balance, known_in_s=left_s)
@@ -113,7 +115,7 @@ class GroupBalances:
         The result is empty if `judge_due` has not been called recently. Engine cores of a server in a group
         are left out: the server is polled as often as its group.
         """
-        if at - self._looked_at > LOOKED_AT_S:
+        if at - self._judged_at > LOOKED_AT_S:
             return ()
         return tuple(group.backends for group in self._groups if group.within is None)
 
@@ -135,10 +137,10 @@ class GroupBalances:
         loaded = self._own_load.intersection((group.router_name, *group.backends))
         in_sweep = bool(loaded)
         if in_sweep is not watch.in_sweep:
-            watch.restart(self._own_load_since, in_sweep=in_sweep)
-        is_past = in_sweep and group.router_name not in loaded
-        judged = unjudged_in_sweep(group) if is_past else judge_group(group, watch, when.at)
-        balance, before = watch.update(judged, when.at, when.wall)
+            watch.restart(self._own_load_changed_at, in_sweep=in_sweep)
+        bypasses_router = in_sweep and group.router_name not in loaded
+        judged = unjudged_in_sweep(group) if bypasses_router else judge_group(group, watch, when.at)
+        balance, replaced_word = watch.update(judged, when.at, when.wall)
         # A hint on the router would be wrong advice where a sweep chose the load.
         balance = replace(balance, in_sweep=in_sweep, hint=None if in_sweep else balance.hint)
         watch.balance = balance = _with_last_loss(balance, watch, when.at)
@@ -147,7 +149,7 @@ class GroupBalances:
         _update_alert(balance, watch, alerts, when)
         if in_sweep:
             return None if held_alert is None else sweep_event(balance, when, held_alert, held_s)
-        return None if before is None else verdict_event(before, balance, when, held_s)
+        return None if replaced_word is None else verdict_event(replaced_word, balance, when, held_s)
 
 
 def _with_last_loss(balance: Balance, watch: BalanceWatch, at: float) -> Balance:

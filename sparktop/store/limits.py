@@ -204,7 +204,9 @@ def _evidence(
         router=None if router is None else router.target.name,
         unmatched_router=_unmatched_router(track, routed) if router is None else None,
         routed=None if router is None or group is None else _is_routed(router, group, backends),
-        held_back=None if router is None or group is None else _requests_held_back(router, group, backends),
+        requests_in_router=None
+        if router is None or group is None
+        else _requests_held_back(router, group, backends),
         slow_router=None if router is None else router.slowness,
         split=split,
         peers=peers,

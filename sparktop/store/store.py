@@ -113,11 +113,11 @@ class Journals:
 
 Reading = EngineSample | NodeSample | RouterSample | RanksReading | Fleet | Failure
 """The result of polling a source: a sample or a failure."""
-Hear = Callable[[SourceKey, Reading], None]
-"""A listener, called with the source and the result of each poll; must not raise."""
+ReadingListener = Callable[[SourceKey, Reading], None]
+"""Called with the source and the result of each poll; must not raise."""
 
 _DOWN = ("unreachable", "engine-dead")
-"""Names of alerts that a source does not answer."""
+"""Names of the alerts that say that a source does not answer."""
 NO_GROUP = "backends"
 """Group name of backends that no router lists and whose model is not known yet."""
 
@@ -150,13 +150,15 @@ class Store:
         self.starts = ServerStarts(self._tracks.backends, self._tracks.nodes)
         self._events = EventLog()
         self._alerts = ActiveAlerts(self._events)
-        self.balance, self.progress, self.limits = GroupBalances(), Standstills(), ServerLimits()
+        self.balance = GroupBalances()
+        self.standstills = Standstills()
+        self.limits = ServerLimits()
         self.ranks = RankVerdicts(self._tracks)
         self._findings = CurrentFindings()
         self.yardsticks = YardstickBases(self._tracks.nodes, watch.models)
         self._states = StateEvents()
         self._self_cost = SelfView()
-        self._listeners: list[Hear] = []
+        self._listeners: list[ReadingListener] = []
         self._add(*watch.nodes, *watch.backends, *watch.routers, *watch.prometheus)
 
     def targets(self) -> tuple[Target, ...]:
@@ -221,7 +223,7 @@ class Store:
         self._alerts.clear_source(key, instant, "it is not watched any more")
         self._placement.update()
 
-    def listen(self, listener: Hear) -> Callable[[], None]:
+    def listen(self, listener: ReadingListener) -> Callable[[], None]:
         """Call `listener` with every poll result once it is stored; return a function that stops this."""
         self._listeners.append(listener)
         return partial(self._listeners.remove, listener)
@@ -351,17 +353,17 @@ class Store:
         self.ranks.pass_on_apart()
         tracks.note_stale(self._alerts, instant)
         self._events.add(
-            *self.progress.judge(tracks.backends, tracks.nodes, self._alerts, self.interval_s, instant)
+            *self.standstills.judge(tracks.backends, tracks.nodes, self._alerts, self.interval_s, instant)
         )
         for name, track in tracks.backends.items():
             judge_dead_rank(self._alerts, SourceKey.backend(name), track, instant)
         self._events.add(*self._states.judge(tracks, self._alerts, instant))
-        routed, names = tracks.routing()
+        routed, group_names = tracks.routing()
         backends = tracks.backends
         for router, group in routed:
             judge_absent_models(self._alerts, router, router.absent_models(group, backends), instant)
-        judged = partial(judged_groups, backends, tracks.groups_by_name(names), routed)
-        self._events.add(*self.balance.judge_due(instant, judged, self._alerts))
+        groups = partial(judged_groups, backends, tracks.groups_by_name(group_names), routed)
+        self._events.add(*self.balance.judge_due(instant, groups, self._alerts))
         links = self._findings.alerting_by_server("slow-link")
         self.limits.judge_due(
             instant.at, backends, tracks.nodes, routed, self.balance.view(instant.at), links
@@ -371,9 +373,9 @@ class Store:
     def _situation(self, instant: Instant) -> Situation:
         """Return the views of all servers, machines and routers at a time, and earlier starts."""
         at, tracks = instant.at, self._tracks
-        routed, names = tracks.routing()
+        routed, group_names = tracks.routing()
         backends = {
-            name: self._backend_view(track, at, instant.wall, names)
+            name: self._backend_view(track, at, instant.wall, group_names)
             for name, track in tracks.backends.items()
         }
         members = tuple(backends.values())
@@ -478,10 +480,10 @@ class Store:
     def _accept_node(
         self, key: SourceKey, track: NodeTrack, sample: NodeSample, took_ms: float | None, when: Instant
     ) -> None:
-        processes = track.processes, track.orphans
+        processes_before = track.processes, track.orphans
         track.loads = self.starts.go_on_at(key.name)
         newer = track.accept_sample(sample, took_ms, NODE_INTERVALS * self.interval_s)
-        if (track.processes, track.orphans) != processes:
+        if (track.processes, track.orphans) != processes_before:
             self._placement.outdate()
         judge_health(self._alerts, key, track.health, when)
         if newer:
@@ -492,7 +494,7 @@ class Store:
             self._events.add(*(event for event in events if self._is_news(event)))
 
     def _is_news(self, event: Event) -> bool:
-        """Return whether an event of a machine is not one about an engine whose end is known already."""
+        """Return False for a machine's event about the end of an engine that is known already; else True."""
         track = self._tracks.backends.get(event.subject)
         return track is None or event.kind != ENGINE_ENDED or keep_end_event(track, event)
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -36,19 +36,26 @@ from sparktop.sweep.view.capacity import capacity_title
 from sparktop.sweep.view.result import StoredSource, imported_source, status_of, stored_source
 from sparktop.watch.state_files import results_under_way
 
-Stamp = tuple[int, int]
-"""(time of modification in nanoseconds, size in bytes) of a file."""
+
+class Stamp(NamedTuple):
+    """What changes when a file is written again."""
+
+    modified_ns: int
+    size_bytes: int
 
 
-_ReadFile = tuple[Stamp, HistoryRow]
-"""(Stamp of a file that was read, its row in the history, which is valid until the file changes)."""
+class _ReadFile(NamedTuple):
+    """A file that was read, and its row in the history, which is valid until the file changes."""
+
+    stamp: Stamp
+    row: HistoryRow
 
 
 class History(Struct, eq=False):
     """All results in one folder: list, search and change them. Methods may be called from any thread."""
 
     folder: Path
-    _known: dict[str, _ReadFile] = field(default_factory=dict)
+    _read_files: dict[str, _ReadFile] = field(default_factory=dict)
     _unread: list[tuple[str, Stamp]] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -61,11 +68,11 @@ class History(Struct, eq=False):
         """
         with self._lock:
             files = dict(self._files())
-            self._known = {key: entry for key, entry in self._known.items() if key in files}
+            self._read_files = {key: entry for key, entry in self._read_files.items() if key in files}
             changed = [
                 (key, stamp)
                 for key, stamp in files.items()
-                if key not in self._known or self._known[key][0] != stamp
+                if key not in self._read_files or self._read_files[key].stamp != stamp
             ]
             # `read` pops from the end, so the newest is last.
             self._unread = sorted(changed, key=itemgetter(1))
@@ -81,16 +88,17 @@ class History(Struct, eq=False):
                 if not self._unread:
                     return 0
                 key, stamp = self._unread.pop()
-                self._known[key] = self._read_entry(key, stamp)
+                self._read_files[key] = self._read_entry(key, stamp)
         return len(self._unread)
 
     def rows(self) -> list[HistoryRow]:
         """Return the rows of all files read so far, newest first."""
-        folder, status = self.folder.resolve(), SweepStatus.RUNNING.value
+        folder = self.folder.resolve()
         running = {path.name for path in results_under_way() if path.parent == folder}
-        entries = sorted(self._known.values(), key=_newest_last, reverse=True)
+        running_status = SweepStatus.RUNNING.value
+        rows = [read.row for read in sorted(self._read_files.values(), key=_age_key, reverse=True)]
         return [
-            replace(row, status=status, problem=None) if row.key in running else row for _, row in entries
+            replace(row, status=running_status, problem=None) if row.key in running else row for row in rows
         ]
 
     def path(self, key: str) -> Path:
@@ -133,8 +141,9 @@ class History(Struct, eq=False):
         result = self.result(key)
         if result is not None:
             is_running = row is not None and row.status == SweepStatus.RUNNING.value
-            words = "this is what was done when it was opened" if is_running else ""
-            return stored_source(result, title, SweepStatus.UNDER_WAY if is_running else None, words)
+            status = SweepStatus.UNDER_WAY if is_running else None
+            note = "this is what was done when it was opened" if is_running else ""
+            return stored_source(result, title, status, note)
         path = self.path(key)
         tool = "" if row is None else row.name
         return imported_source(read_file(path), title=tool, started_at=started_at(read_value(path)))
@@ -159,7 +168,7 @@ class History(Struct, eq=False):
                 except OSError as error:
                     problems.append(f"{clean(row.key, 60)} not deleted: {reason_of(error)}")
                     continue
-                self._known.pop(row.key, None)
+                self._read_files.pop(row.key, None)
                 deleted.append(row)
         what = title_of(deleted[0]) if len(deleted) == 1 else f"{len(deleted)} results"
         parts = [f"deleted {what}"] if deleted else []
@@ -176,16 +185,16 @@ class History(Struct, eq=False):
         with suppress(RuntimeError):  # without a home directory, reading the file reports that it is missing
             path = path.expanduser()
         read_file(path)
-        copied = copy_in(path, self.folder / IMPORTS)
+        copied = copy_in(path, self.folder / IMPORT_FOLDER)
         with self._lock:
             key = copied.relative_to(self.folder).as_posix()
-            self._known[key] = self._read_entry(key, _stamp(copied) or (0, 0))
+            self._read_files[key] = self._read_entry(key, _stamp(copied) or Stamp(0, 0))
         return key
 
     # Files
 
     def _files(self) -> Iterator[tuple[str, Stamp]]:
-        for folder, prefix in ((self.folder, ""), (self.folder / IMPORTS, f"{IMPORTS}/")):
+        for folder, prefix in ((self.folder, ""), (self.folder / IMPORT_FOLDER, f"{IMPORT_FOLDER}/")):
             try:
                 paths = list(folder.iterdir())
             except OSError:
@@ -201,11 +210,12 @@ class History(Struct, eq=False):
         try:
             data = read_value(path)
             if _is_foreign(key, data):
-                return stamp, imported_row(key, read_file(path), started_at(data))
-            return stamp, stored_row(parse(_without_requests(data), str(path)), key)
+                return _ReadFile(stamp, imported_row(key, read_file(path), started_at(data)))
+            return _ReadFile(stamp, stored_row(parse(_without_requests(data), str(path)), key))
         except UsageError as error:
             began_at, label = named_parts(path) or (None, clean(path.stem, _NAME_LENGTH))
-            return stamp, HistoryRow(key, began_at, label, "unreadable", problem=self.short(error))
+            row = HistoryRow(key, began_at, label, "unreadable", problem=self.short(error))
+            return _ReadFile(stamp, row)
 
     def short(self, error: SparktopError) -> str:
         """Return the text of an error with the path of the folder of results removed."""
@@ -233,7 +243,7 @@ def _without_requests(data: object) -> object:
 
 def _is_foreign(key: str, data: object) -> bool:
     """Return whether a stored file is another tool's result."""
-    return key.startswith(f"{IMPORTS}/") and text_at(data, "schema") is None
+    return key.startswith(f"{IMPORT_FOLDER}/") and text_at(data, "schema") is None
 
 
 def _stamp(path: Path) -> Stamp | None:
@@ -241,20 +251,20 @@ def _stamp(path: Path) -> Stamp | None:
         status = path.stat()
     except OSError:
         return None
-    return status.st_mtime_ns, status.st_size
+    return Stamp(status.st_mtime_ns, status.st_size)
 
 
-def _newest_last(entry: _ReadFile) -> tuple[float, str]:
+def _age_key(read: _ReadFile) -> tuple[float, str]:
     """Return a sort key that is larger for newer results.
 
     It is (start time or, if unknown, the file's modification time; key of the result).
     """
-    (modified_ns, _), row = entry
-    began = row.started_at
-    return (modified_ns / 1e9 if began is None else began.timestamp()), row.key
+    began = read.row.started_at
+    began_s = read.stamp.modified_ns / 1e9 if began is None else began.timestamp()
+    return began_s, read.row.key
 
 
-IMPORTS: Final = "imported"
+IMPORT_FOLDER: Final = "imported"
 """Name of the folder, within that of results, of files of other tools and other machines."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
 """Characters that names of copies do not have."""
@@ -286,14 +296,14 @@ def copy_in(path: Path, folder: Path) -> Path:
     raise OutputError(f"{clean(folder)}: too many files of the name {stem}; move some away")
 
 
-IMPORTED = "imported"
+IMPORTED_STATUS = "imported"
 """Status of another tool's result, whose file does not state how the measurement ended."""
 _NAME_LENGTH = 60
 """Most characters of a name in the list."""
 
 
 def stored_row(result: SweepResult, key: str) -> HistoryRow:
-    """Return the row of a stored sweep, which has this key."""
+    """Return the row of a stored sweep; `key` is the key of the result."""
     levels = [level for target in result.targets for level in target.levels]
     models = dict.fromkeys(target.model for target in result.targets if target.model is not None)
     return HistoryRow(
@@ -313,7 +323,7 @@ def stored_row(result: SweepResult, key: str) -> HistoryRow:
 
 
 def _traffic_name(result: SweepResult) -> str | None:
-    """Return what a search found, recorded traffic or a workload; None for a sweep that its preset names."""
+    """Return a name made of what was searched, replayed or simulated; None if the preset names the sweep."""
     plan = result.plan
     if result.capacity is not None:
         return clean(capacity_title(result.capacity), _NAME_LENGTH)
@@ -334,7 +344,7 @@ def imported_row(key: str, series: Sequence[Series], started_at: datetime | None
         key=key,
         started_at=started_at,
         name=" ".join(dict.fromkeys(curve.tool for curve in series)),
-        status=IMPORTED,
+        status=IMPORTED_STATUS,
         targets=tuple(curve.name for curve in series),
         model=", ".join(models) or None,
         levels=len(levels),
@@ -348,10 +358,10 @@ def imported_row(key: str, series: Sequence[Series], started_at: datetime | None
 
 def _best_rate(levels: Sequence[LevelResult]) -> float | None:
     """Return the highest value of the rate by which the sweep's own screen judges its levels."""
-    measured = [level for level in levels if level.error is None]
-    measured = [level for level in measured if not level.has_other_prompt] or measured
-    at_a_rate = any(level.open_loop or level.agents for level in measured)
-    metric = "output_tps" if at_a_rate else main_rate(measured)
+    usable = [level for level in levels if level.error is None]
+    measured = [level for level in usable if not level.has_other_prompt] or usable
+    by_output = any(level.open_loop or level.agents for level in measured)
+    metric = "output_tps" if by_output else main_rate(measured)
     rates = [None if metric is None else level.rate(metric) for level in measured]
     return max((rate.mean for rate in rates if rate is not None), default=None)
 

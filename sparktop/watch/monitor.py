@@ -227,7 +227,8 @@ class Monitor:
             if key.kind is SourceKind.NODE:
                 # Comparing with a protocol takes much longer, each second.
                 if hasattr(source, "show_processes"):
-                    source.show_processes = key.name in self._processes_of | self._store.progress.nodes_asked
+                    asked = self._processes_of | self._store.standstills.nodes_asked
+                    source.show_processes = key.name in asked
                 if hasattr(source, "interval_s"):
                     source.interval_s = NODE_INTERVALS * self._interval_s
 

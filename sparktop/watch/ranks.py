@@ -73,7 +73,7 @@ class RankAsker:
 
     def ask_suspects(self, now: float) -> None:
         """Ask about each backend that seems to be stuck, once in `AGAIN_S` seconds; `now` is in seconds."""
-        for name in self._store.progress.suspects():
+        for name in self._store.standstills.suspects():
             if now - self._asked_at.get(name, -AGAIN_S) >= AGAIN_S:
                 self._asked_at[name] = now
                 self.ask(name)

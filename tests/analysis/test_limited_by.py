@@ -339,7 +339,7 @@ def evidences(draw: st.DrawFn) -> Evidence:
         machines=draw(st.sampled_from([(), (machine,)])),
         router=None if split is None else "proxy",
         routed=draw(st.sampled_from([None, False, True])),
-        held_back=draw(st.sampled_from([None, 0.0, 12.0])),
+        requests_in_router=draw(st.sampled_from([None, 0.0, 12.0])),
         slow_router=draw(st.sampled_from([None, "it answers in 406 ms, 60 ms before"])),
         split=split,
         peers=() if split is None else (Peer("b", polls_of(draw(phases)), 8),),
@@ -378,7 +378,7 @@ def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
         assert machine_polls
         assert all(one.core_percent is not None for one in machine_polls)
     if "requests are still in proxy" in words or "requests are in proxy" in words:
-        assert evidence.held_back == 12.0
+        assert evidence.requests_in_router == 12.0
     if "is slow" in words:
         assert evidence.slow_router is not None
 
@@ -423,20 +423,22 @@ def test_the_router_says_where_its_requests_are() -> None:
     evidence = Evidence(polls, slots=8, router="proxy", split=calm)
     found = limit(evidence)
     assert found.title == "limited by client or router"
-    found = limit(replace(evidence, held_back=12.0, slow_router="it answers in 406 ms, 60 ms before"))
+    found = limit(
+        replace(evidence, requests_in_router=12.0, slow_router="it answers in 406 ms, 60 ms before")
+    )
     assert found.kind is LimitKind.ROUTER
     assert found.reason.endswith(
         "12 requests are still in proxy; proxy is slow: it answers in 406 ms, 60 ms before"
     )
-    found = limit(replace(evidence, held_back=0.0))
+    found = limit(replace(evidence, requests_in_router=0.0))
     assert found.kind is LimitKind.CLIENT
     found = limit(replace(evidence, router=None, unmatched_router="front"))
     assert found.title == "limited by client or router"
     assert found.reason.endswith("; the servers behind front are not known")
-    few = replace(evidence, polls=polls_of([(60, 1, 0)]), held_back=9.0)
+    few = replace(evidence, polls=polls_of([(60, 1, 0)]), requests_in_router=9.0)
     found = limit(few)
     assert found.title == "limited by client or router"
     assert found.reason == "9 requests are in proxy and at no server; 1 of 8 slots run on average"
-    for other in ({"routed": False}, {"held_back": 1.0}, {"slots": 1}, {"slots": None}):
+    for other in ({"routed": False}, {"requests_in_router": 1.0}, {"slots": 1}, {"slots": None}):
         found = limit(replace(few, **other))
         assert found.kind is LimitKind.UNKNOWN

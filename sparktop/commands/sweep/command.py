@@ -21,6 +21,7 @@ from sparktop.commands.arguments import (
     whole_number,
 )
 from sparktop.commands.output import output_file, tell, write_out
+from sparktop.ending import INTERRUPTED
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.text import clean
 from sparktop.sweep.plan.draft import TYPED_FIELDS, read_settings
@@ -47,8 +48,6 @@ _PROMPTS_HELP = (
     "your own prompts in place of made ones: JSON Lines with prompt, messages or conversations, or one "
     "prompt a line of text"
 )
-_INTERRUPTED = 130
-"""Exit code after Ctrl+C."""
 _EARLIER = 8
 """Newest results from which the duration is estimated."""
 _LEAST_PROMPT_SHARE = 0.5
@@ -531,7 +530,7 @@ def verdict(result: SweepResult, plan: Plan) -> int:
     """
     if result.status == "cancelled":
         tell("interrupted: the result holds what was done until then")
-        return _INTERRUPTED
+        return INTERRUPTED
     levels = [level for target in result.targets for level in target.levels]
     if all(level.error is not None for level in levels) and all(
         target.error is not None for target in result.targets

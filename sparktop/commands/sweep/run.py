@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from sparktop.commands.observation import wait_for
 from sparktop.commands.output import fold_line, tell, write_file, write_result
+from sparktop.ending import INTERRUPTED
 from sparktop.errors import OutputError
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width
@@ -53,9 +54,7 @@ from sparktop.sweep.view.words import conversation_words, main_rate_words
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.state_files import announced_load, announced_loads
 
-_INTERRUPTED = 130
-"""Exit code after a signal."""
-_EXIT_CODES = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), _INTERRUPTED)
+_EXIT_CODES = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), INTERRUPTED)
 """The signals that cancel a sweep, with the exit code of a second one."""
 
 _GLANCE_S = 3.0
