@@ -497,10 +497,10 @@ def pool_limit(evidence: Evidence, load: Load) -> Limit | None:
 
 
 def _fit_text(evidence: Evidence, load: Load) -> str | None:
-    """Return the part of its lane's KV cache that a request takes, and how many fit into the server."""
+    """Return the part of its DP rank's KV cache that a request takes, and how many fit into the server."""
     if not load.kv_percent or not load.running:
         return None
-    where = "" if evidence.cores == 1 else " of its lane's KV cache"
+    where = "" if evidence.cores == 1 else " of its DP rank's KV cache"
     kv_percent_each = load.kv_percent / load.running * evidence.cores
     fit = floor(100 * evidence.cores / kv_percent_each)
     return f"a request takes {kv_percent_each:.1f} %{where} on average: about {fit} fit"

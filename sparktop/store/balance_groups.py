@@ -267,4 +267,4 @@ def _lanes_group(track: BackendTrack, within: str | None) -> JudgedGroup:
     name = track.target.name
     scrape = track.target.scrape
     lanes = tuple(Member(f"{name}/{lane}", log, scrape=scrape) for lane, log in track.lanes.logs.items())
-    return JudgedGroup(f"{name} lanes", lanes, (name,), lanes_of=name, within=within, role=track.role)
+    return JudgedGroup(f"{name} DP ranks", lanes, (name,), lanes_of=name, within=within, role=track.role)

@@ -44,7 +44,7 @@ from sparktop.store.load_log import Role, length_variation, median_life_s
 _LEAST_PART = 0.05
 """Least mean load that counts as a part: a canary may have less than a request on average."""
 _LANES_HINT = (
-    "let a router choose the lane: vLLM with --data-parallel-external-lb; SGLang has --load-balance-method"
+    "let a router choose the rank: vLLM with --data-parallel-external-lb; SGLang has --load-balance-method"
 )
 """What to try where lanes swing: the strategies of a router do not reach a server's choice of a lane."""
 

@@ -67,7 +67,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=32, waiting=5, kv_percent=96.0),
         {"slots": 256, "cores": 4},
         Is.KV,
-        "a request takes 12.0 % of its lane's KV cache on average: about 33 fit",
+        "a request takes 12.0 % of its DP rank's KV cache on average: about 33 fit",
     ),
     "steps as long for 24 requests as for 8": (
         Served(swing=16),

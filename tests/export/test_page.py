@@ -131,7 +131,7 @@ def test_what_is_unknown_has_no_series() -> None:
 
 def test_a_group_without_answers_has_no_verdict() -> None:
     """If no server of a group answers, its newest verdict and its alert are left out."""
-    cores = group("spark-a lanes", ("spark-a/0", "spark-a/1"), lanes_of="spark-a")
+    cores = group("spark-a DP ranks", ("spark-a/0", "spark-a/1"), lanes_of="spark-a")
     verdicts = (group(), cores, group("other", ("spark-c",)))
     views = (silent("spark-a"), silent("spark-b"), backend("spark-c", "other"))
     found = values(text(snapshot(backends=views, balance=verdicts)))

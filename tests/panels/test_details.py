@@ -62,7 +62,7 @@ def test_no_figure_of_a_backend_is_left_out(parallel: Snapshot, size: tuple[int,
     assert places == sorted(places)
     view = parallel.backends[0]
     assert f"{view.state.value} because {view.state_rule}"[:50] in text.splitlines()[1]
-    words = "over 10 s|over 60 s|last 1 s|since its start|─ lanes |restarts|p95|mean"
+    words = "over 10 s|over 60 s|last 1 s|since its start|─ DP ranks |restarts|p95|mean"
     assert [one for one in words.split("|") if one not in text] == []
     assert len(re.findall(r"(?m)^.*\b[01] +\d+ +\d+ .*%.*%", text)) == 2
     basis = r"a request gets [\d.]+(, alone ≤\d+)? tok/s \(\d+ s\)"

@@ -78,7 +78,7 @@ def _lines_of_backend(view: BackendView, balance: Balance) -> Iterator[tuple[str
             speed = history.generation_tps
             late = () if speed.last_at is None else speed.since(speed.last_at - _RATE_S)
             tps = known_mean(value for _, value in late)
-            yield name, LoadLine(f"lane {lane.lane}", history, held_s, tps)
+            yield name, LoadLine(f"rank {lane.lane}", history, held_s, tps)
 
 
 def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | None, bool]:

@@ -158,7 +158,7 @@ def members(balance: Balance) -> Row:
     count = len(balance.backends)
     names = " ⇄ ".join(balance.backends) if count == _PAIR else f"{count} backends"
     if balance.lanes_of is not None:
-        names = f"{count} lanes"
+        names = f"{count} DP ranks"
     return [("─ ", "border"), (f"{names} ", "text")]
 
 

@@ -298,10 +298,10 @@ def lanes_section(view: BackendView, width: int) -> list[ViewSection]:
         return []
     total = sum(lane.generation_tokens or 0.0 for lane in view.lanes)
     head: Row = label_row(
-        f"{'lane':<6}{'run':>5}{'wait':>6}  KV cache", label("share of tokens".rjust(width - 27))
+        f"{'rank':<6}{'run':>5}{'wait':>6}  KV cache", label("share of tokens".rjust(width - 27))
     )
     verdict = "now" if view.lanes_balance is None else f"{lanes_words(view.lanes_balance)} · now"
-    return [ViewSection("lanes", [head, *(_lane_row(lane, total, width) for lane in view.lanes)], verdict)]
+    return [ViewSection("DP ranks", [head, *(_lane_row(lane, total, width) for lane in view.lanes)], verdict)]
 
 
 def _lane_row(lane: LaneView, total: float, width: int) -> Row:

@@ -293,7 +293,7 @@ def _lane_rows(view: BackendView, height: int, width: int) -> list[Row]:
         return []
     rows: list[Row] = [
         label_row(
-            label(f"lane {lane.lane}", 9),
+            label(f"rank {lane.lane}", 9),
             figure(numbers.count(lane.running, 4)),
             " run ",
             figure(numbers.count(lane.waiting, 4)),
@@ -304,7 +304,7 @@ def _lane_rows(view: BackendView, height: int, width: int) -> list[Row]:
     ]
     if len(rows) > height:
         hidden = len(rows) - height + 1
-        rows = [*rows[: height - 1], [label(f"… and {hidden} more lanes")]]
+        rows = [*rows[: height - 1], [label(f"… and {hidden} more ranks")]]
     return [fit_row(row, width) for row in rows]
 
 
@@ -415,7 +415,7 @@ def _trouble_note(view: BackendView) -> Row:
         return [(f" {view.state_rule} ", "warn")]
     lanes = view.lanes_balance
     if lanes is not None and lanes.bad:
-        return [(f" ▲ lanes {lanes_words(lanes)} ", WORD_ROLES[lanes.word])]
+        return [(f" ▲ DP ranks {lanes_words(lanes)} ", WORD_ROLES[lanes.word])]
     return finding_note(view.findings)
 
 

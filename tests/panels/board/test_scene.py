@@ -137,7 +137,7 @@ def test_a_filter_that_hides_every_server_is_named() -> None:
 
 SIZES = [(80, 24), (120, 36), (200, 50)]
 SWINGS = Balance(
-    "spark-a lanes",
+    "spark-a DP ranks",
     ("spark-a/0", "spark-a/1"),
     word=BalanceWord.OSCILLATING,
     word_now=BalanceWord.OSCILLATING,
@@ -146,7 +146,9 @@ SWINGS = Balance(
     lanes_of="spark-a",
     within="m",
 )
-ALERT = Alert("balance:spark-a lanes:oscillating", Severity.WARNING, "spark-a lanes", "oscillating", START)
+ALERT = Alert(
+    "balance:spark-a DP ranks:oscillating", Severity.WARNING, "spark-a DP ranks", "oscillating", START
+)
 
 
 @cache
@@ -166,7 +168,7 @@ def test_the_board_has_one_row_for_the_group_and_the_lanes_on_their_panel(width:
     """Lanes have no panel of their own; the edge of their server's panel names the swing in full."""
     scene = Scene(shown(BalanceWord.BALANCED), width, height)
     assert [one.key.name for one in scene.draw() if one.key.kind == "balance"] == ["m"]
-    assert text_of(flat(scene)).count("▲ lanes oscillating, every 6 s") == 1
+    assert text_of(flat(scene)).count("▲ DP ranks oscillating, every 6 s") == 1
 
 
 def _cells(place: Place) -> set[tuple[int, int]]:

@@ -169,9 +169,9 @@ def test_lanes_that_swing_within_an_even_group_are_named() -> None:
     assert not group.word.bad
     assert not even.word.bad
     assert (swinging.word, swinging.router) == (Is.OSCILLATING, "spark-a")
-    assert [one.id for one in seen.alerts] == ["balance:spark-a lanes:oscillating"]
-    assert verdict(seen).words.startswith("spark-a lanes are oscillating, ")
-    assert any(event.subject == "spark-a lanes" for event in seen.events)
+    assert [one.id for one in seen.alerts] == ["balance:spark-a DP ranks:oscillating"]
+    assert verdict(seen).words.startswith("spark-a DP ranks are oscillating, ")
+    assert any(event.subject == "spark-a DP ranks" for event in seen.events)
 
 
 def test_a_router_that_sends_nearly_all_to_one_is_named() -> None:
