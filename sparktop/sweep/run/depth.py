@@ -9,7 +9,6 @@ from typing import Literal
 from msgspec.structs import replace
 
 from sparktop.model.load import Level
-from sparktop.sweep.generator.wire import RunLoad
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import ContextPart, LevelResult, Validity
@@ -28,12 +27,6 @@ _LENGTH_TOLERANCE = 0.01
 """Share (0 to 1) by which the length of a context that the server counted may differ from the wanted one."""
 TEMPLATE_TOKENS = 16
 """Tokens that a chat template may add for a message."""
-
-
-def context_command(command: RunLoad) -> RunLoad:
-    """Return the run that sends the contexts of the requests of `command` alone; `command` must have some."""
-    assert command.context is not None  # noqa: S101 - only levels with depth send contexts
-    return replace(command, id=f"{command.id}-context", context=replace(command.context, alone=True))
 
 
 def context_part(

@@ -59,7 +59,7 @@ from sparktop.sweep.result.results import (
     ServerSide,
     YardstickSide,
 )
-from sparktop.sweep.run.depth import context_command, context_part
+from sparktop.sweep.run.depth import context_part
 from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import Cancellation, Early, GuardWatch
 from sparktop.sweep.run.open_loop import draw_seed, ramp_s, tail_s, with_replay
@@ -586,7 +586,7 @@ class LevelMaker(Struct, eq=False):
         level = self.plan.level(prepared.target.name, concurrency_point(1))
         record, e2e_s = LevelRecord(self.plan, prepared, level), None
         for number in range(_ALONE_RUNS):
-            command = self._command(RunBatch(level, None), record, number, is_warm_up=True)
+            command = self._command(RunBatch(level, None), record, number, SweepPhase.WARMING_UP)
             run = RunRecord()
             async for message in self.worker.run(command):
                 run.add(message)
@@ -612,7 +612,8 @@ class LevelMaker(Struct, eq=False):
         self.emit(self._phase_event(SweepPhase.BESIDE, batch))
         self._emit_load(batch, LevelStarted(self.clock()))
         for number in range(record.runs, 2 * record.runs):
-            load = beside_command(self._command(batch, record, number), tokens)
+            load = self._command(batch, record, number, SweepPhase.RUNNING)
+            load = replace(load, beside=ContextLoad(tokens, salt=load.id, alone=True))
             run = RunRecord()
             async for message in self._messages(record, load, run):
                 if isinstance(message, Batch):  # shown as those of a warm-up, which count for no figure
@@ -634,7 +635,7 @@ class LevelMaker(Struct, eq=False):
             WorkerGoneError: the load generator's process exited.
         """
         names, begun_answers, tokens = record.prepared.backends, 0, 0
-        load = leave_command(self._command(batch, record, 0, is_warm_up=True))
+        load = leave_command(self._command(batch, record, 0, SweepPhase.WARMING_UP))
         before, run, hung_up = self._samples_at_rest(names), RunRecord(), False
         self.emit(self._phase_event(SweepPhase.LEAVING, batch))
         async for message in self._messages(record, load, run):
@@ -717,9 +718,7 @@ class LevelMaker(Struct, eq=False):
             LevelRefusedError: the server rejected every request of the level.
             WorkerGoneError: the load generator's process exited.
         """
-        command = self._command(batch, record, run, is_warm_up=phase is SweepPhase.WARMING_UP)
-        if phase is SweepPhase.CONTEXT:
-            command = context_command(command)
+        command = self._command(batch, record, run, phase)
         is_measured = phase is SweepPhase.RUNNING
         self.emit(self._phase_event(phase, batch, run))
         if is_measured:
@@ -743,10 +742,9 @@ class LevelMaker(Struct, eq=False):
             self._learn_duration(batch, run_record.finished, phase)
             self._check_run(batch.level.target, run_record.events)
 
-    def _command(
-        self, batch: RunBatch, record: LevelRecord, run: int, *, is_warm_up: bool = False
-    ) -> RunLoad:
-        """Return the command for the run number `run` of a level, or for its warm-up."""
+    def _command(self, batch: RunBatch, record: LevelRecord, run: int, phase: SweepPhase) -> RunLoad:
+        """Return the command for the run number `run` of a level, for its contexts, or for its warm-up."""
+        is_warm_up, is_context = phase is SweepPhase.WARMING_UP, phase is SweepPhase.CONTEXT
         plan, level, prepared = self.plan, batch.level, record.prepared
         number = [target.name for target in plan.targets].index(level.target)
         which = f"w{run}" if is_warm_up else str(run)
@@ -762,7 +760,7 @@ class LevelMaker(Struct, eq=False):
             most = self.worker.most_connections or concurrency
             concurrency = 1 if is_warm_up else min(concurrency, most)
         return RunLoad(
-            id=run_id,
+            id=f"{run_id}-context" if is_context else run_id,
             target=prepared.asks,
             concurrency=concurrency,
             prompt_tokens=plan.length_of(level),
@@ -783,7 +781,7 @@ class LevelMaker(Struct, eq=False):
             trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
             conversations=plan.conversations,
             max_model_len=prepared.result.context_tokens,
-            context=ContextLoad(level.depth, run_id) if level.depth and not is_warm_up else None,
+            context=ContextLoad(level.depth, run_id, is_context) if level.depth and not is_warm_up else None,
             text=level.point.text,
             warm_up=is_warm_up,
         )
@@ -962,11 +960,6 @@ def beside_tokens(tokens: int, level: Level, max_model_len: int | None) -> int |
     if max_model_len is not None:
         tokens = min(tokens, max_model_len - _AROUND_TOKENS)
     return tokens if tokens > (level.pp or 0) else None
-
-
-def beside_command(load: RunLoad, tokens: int) -> RunLoad:
-    """Return a run of a level with long prompts of `tokens` tokens beside its requests, each a new one."""
-    return replace(load, beside=ContextLoad(tokens, salt=load.id, alone=True))
 
 
 def beside_result(
