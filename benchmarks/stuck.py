@@ -411,7 +411,7 @@ class Run:
             self.store.accept(_KEY, self._read())
         if round(self._at) % 2 == 0:
             for key, reader in zip(self._nodes, self._readers, strict=False):
-                asked = key.name in self.store.progress.nodes_asked
+                asked = key.name in self.store.standstills.nodes_asked
                 sample = reader.sample()
                 self.store.accept(key, sample if asked else replace(sample, processes=None))
 
