@@ -5,7 +5,6 @@ Parameters of a request for samples, in a query or as a JSON line: both are read
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections.abc import AsyncIterator
@@ -17,7 +16,7 @@ from hypothesis import strategies as st
 from sparktop.agent.reader import REST_S, Ask, AskError, Sampler, from_line, from_query
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeIdentity, NodeSample
-from tests.agent.fake_machine import TABLE, FakeMachine, Timers, hung, settle
+from tests.agent.fake_machine import TABLE, FakeMachine, Timers, hung
 
 
 @pytest.fixture
@@ -62,18 +61,6 @@ async def test_a_time_of_before_a_restart_gives_the_newest(sampler: Sampler, tim
     """A `since` in the future of this machine's clock is from before a restart: return the newest sample."""
     found = await samples(sampler, Ask(since=timers.now + 1e6))
     assert [one.at for one in found] == [timers.now]
-
-
-async def test_one_reading_serves_all_that_wait_for_it(sampler: Sampler, machine: FakeMachine) -> None:
-    """Ten simultaneous requests share one slow reading; cancelling one does not affect the others."""
-    machine.free.clear()
-    asking = [asyncio.ensure_future(sampler.ask(Ask())) for _ in range(10)]
-    await settle()
-    asking[0].cancel()
-    machine.free.set()
-    found = await asyncio.gather(*asking[1:])
-    assert len(machine.taken) == 1
-    assert {one[0].at for one in found if not isinstance(one, Failure)} == {5000.0}
 
 
 async def test_a_machine_that_hangs_is_a_failure(

@@ -18,8 +18,7 @@ from sparktop.browser.page import (
     with_choice,
 )
 from sparktop.browser.picture import Picture, row_html
-from sparktop.browser.server import page_html, style_sheet
-from sparktop.colors.palette import shipped_palettes
+from sparktop.browser.server import page_html
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
 from stage.fleet import RehearsedFleet
@@ -117,21 +116,6 @@ def test_the_picture_is_as_wide_as_the_browser_allows_in_steps() -> None:
     """The picture has the largest of a few widths that fits; an invalid width gives the default."""
     assert [shared_width(text) for text in ("1", "79", "80", "150", "99999")] == [60, 72, 80, 144, 240]
     assert {shared_width(text) for text in (None, "", "-5", "1e3", "9" * 400, "\uff18\uff10")} == {120}
-
-
-@pytest.mark.parametrize("theme", shipped_palettes())
-def test_every_theme_has_a_colour_for_each_role(theme: str) -> None:
-    """Every theme has a colour for each role, also those with terminal colours; printed pages are light."""
-    sheet = style_sheet(theme)
-    assert set(re.findall(r"color:([^;}]+)", sheet.partition("body,dialog")[2])) <= set(
-        re.findall(r"color:(#[0-9a-f]{6})", sheet)
-    ) | {"light", "dark"}
-    for name in ("title", "gpu-7", "balance_edge", "part_c", "load-15"):
-        assert f".{name}{{color:#" in sheet
-    paper = sheet.partition("@media print {")[2]
-    assert (
-        'section:is([aria-label="Order"], [aria-label="Lists"]):not(:has(.warn)) { display: none; }' in paper
-    )
 
 
 @pytest.fixture(scope="module")

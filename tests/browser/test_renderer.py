@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import AsyncGenerator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -55,21 +54,6 @@ async def test_a_viewer_gets_the_whole_page_and_then_changed_rows() -> None:
     channel.show(before, 2.0)
     assert parsed(await anext(slow))[0] == "whole"
     assert parsed(await anext(quick))[0] == "change"
-
-
-async def test_each_event_is_compressed_once_and_readable_at_once() -> None:
-    """An event is compressed once for all viewers, and can be unpacked as soon as it arrives."""
-    channel = Channel(draw(Page(), snapshot(), 80), 0.0)
-    viewers = [channel.events(compressed=True) for _ in range(2)]
-    heads = [await anext(viewer) + await anext(viewer) for viewer in viewers]
-    assert heads[0] == heads[1]
-    assert len(heads[0]) < len(channel.picture.html) / 4
-    unpack = zlib.decompressobj(31)
-    assert parsed(unpack.decompress(heads[0]))[0] == "whole"
-    channel.show(draw(Page(), changed(), 80), 1.0)
-    events = [await anext(viewer) for viewer in viewers]
-    assert events[0] is events[1]
-    assert parsed(unpack.decompress(events[0]))[0] == "change"
 
 
 async def joined(studio: PageRenderer, page: Page, width: int) -> AsyncGenerator[bytes, None]:

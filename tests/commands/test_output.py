@@ -153,36 +153,3 @@ def test_a_trace_and_a_workload_are_read_from_the_folder_of_the_file(
     assert code == 2
     assert "human_requests must be from 1" in message
     assert message.startswith("4: key 'sweeps[0].workload' is not usable: ")
-
-
-def test_good_presets_of_every_kind_pass(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Valid presets of rates, agents, depths and concurrencies pass."""
-    for lines in (
-        'rate = "0.5..4"\narrivals = "gamma:0.5"\npp = 64\nduration_s = 20.0',
-        'agents = [1]\nworkload = "rag"\nduration_s = 60',
-        "depths = [0, 4096]\nconcurrency = [1, 2]",
-        "concurrency = [1, 4]\nclimb_to = 64\nmore_runs = true\nruns = 2",
-    ):
-        assert said(tmp_path, lines, capsys) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("lines", "summary"),
-    [
-        ("", "nothing to watch, so this machine is"),
-        ('target_files = ["a.json"]', "target files"),
-        ("sparkrun = true", "sparkrun's jobs"),
-        (
-            '[[prometheus]]\nname = "a"\nurl = "http://a:9090"\n[[prometheus]]\nname = "b"\nurl = "http://b:9090"',
-            "2 Prometheus",
-        ),
-    ],
-)
-def test_the_summary_has_all_that_is_watched(
-    lines: str, summary: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The summary names everything that is watched, also files that list servers."""
-    path = tmp_path / "sparktop.toml"
-    path.write_text(f"{lines}\n", encoding="utf-8")
-    assert main(["config", "--check", str(path)]) == 0
-    assert capsys.readouterr().out.strip().endswith(f"valid: {summary}")

@@ -15,7 +15,7 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterSample
-from sparktop.model.targets import ARGUMENTS, BackendTarget, EventSettings, NodeTarget, RouterTarget, Watch
+from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey, SourceKind, Store
 
 WATCH = Watch(nodes=(NodeTarget("n"),), backends=(BackendTarget("b", "http://b:1"),))
@@ -139,21 +139,3 @@ def test_each_format_is_all_there_is_on_stdout(
     assert out.endswith("\n")
     assert not out.endswith("\n\n")
     assert err == ""
-
-
-@pytest.mark.parametrize(("seconds", "sends"), [(None, False), (10.0, False), (60.0, True)])
-async def test_only_a_long_observation_delivers_events(
-    seconds: float | None,
-    sends: bool,  # noqa: FBT001 - a case
-    fed: Callable[[Feed], list[str]],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Only a long observation delivers events: a short one would announce known conditions again."""
-
-    async def no_time(*_: object, **__: object) -> None:
-        pass
-
-    calls = fed(good)
-    monkeypatch.setattr(observation, "wait_for", no_time)
-    await observation.observe(replace(WATCH, events=EventSettings(hook=("x",))), seconds)
-    assert ("deliver events" in calls) is sends

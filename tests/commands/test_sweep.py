@@ -22,16 +22,14 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.cli import command_module, main, parser_of, viewer_parser
-from sparktop.commands import capacity as command
 from sparktop.commands.arguments import Parser, chosen_format
-from sparktop.commands.capacity import capacity_of, kind_of
 from sparktop.commands.sweep import targets as sweep_targets
 from sparktop.commands.sweep.command import FORMATS, OLD_OPTIONS, add_arguments, ask_first, spec_of
 from sparktop.commands.sweep.run import SweepLine, level_line, progress_line
 from sparktop.commands.sweep.targets import choose_targets
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.instant import TimeRange
-from sparktop.model.load import Level, LoadKind, concurrency_point
+from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import SweepMoment, SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSpec, Watch
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
@@ -257,23 +255,6 @@ def test_the_live_line_has_the_figures_of_the_moment() -> None:
     assert progress_line(view, 72) == f"{words} · 183.4 tok/s · 1 failed · 2 to 4 min left"
 
 
-def test_on_a_terminal_the_line_is_redrawn_in_place() -> None:
-    """On a terminal the line is redrawn in place, at most five times a second; messages stand above it."""
-    screen = io.StringIO()
-    at = [0.0]
-    line = SweepLine(QUICK, live=True, width=40, stream=screen, clock=lambda: at[-1])
-    line.take(PhaseChanged(SweepPhase.RUNNING, "solo", RUNNING, 0, 3))
-    for moment in (0.1, 0.15, 0.21, 0.3):
-        at.append(moment)
-        line.take(LoadBatch(RUNNING, ()))
-    line.take(Notice("a line\x1b[31m"))
-    told = screen.getvalue()
-    assert told.count("\n") == 1
-    assert "sparktop: a line [31m\n" in told
-    assert told.count("\r\x1b[K") == 3
-    assert all(len(part) < 40 for part in told.replace("\x1b[K", "").split("\r"))
-
-
 def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
     """Without a terminal there are only messages and a line per level, without escape sequences."""
     log = io.StringIO()
@@ -315,26 +296,6 @@ def test_old_spellings_mean_the_new_ones(capsys: pytest.CaptureFixture[str]) -> 
     assert len(set(re.findall(r"^  (?:-\w.*, )?(--[a-z-]+)", shown, re.MULTILINE)) - {"--help"}) <= 24
     assert main(["sweep", "--preset"]) == 0
     assert "c = 1, 4, 16 and on to 256" in capsys.readouterr().out
-
-
-def test_what_is_searched_for() -> None:
-    """By default, agents with the default conditions are searched for; published limits are for a rate."""
-    parser = Parser("x", description="x")
-    command.add_arguments(parser)
-    found = capacity_of(parser.parse_args([]))
-    assert found == default_capacity()
-    assert [(one.figure, one.limit) for one in found.conditions] == [
-        ("ttft_p90_ms", 2000),
-        ("stream_tps", 15),
-    ]
-    published = capacity_of(parser.parse_args(["--preset", "mlperf-gpt-oss-120b"]))
-    assert (published.kind, published.share, published.limits) == (
-        LoadKind.RATE,
-        0.99,
-        "mlperf-gpt-oss-120b",
-    )
-    assert kind_of(parser.parse_args(["--rate"])) is LoadKind.RATE
-    assert capacity_of(parser.parse_args(["--concurrency", "--most", "7"])).most == 7
 
 
 def test_the_plan_says_levels_time_and_end() -> None:

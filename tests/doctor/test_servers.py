@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 from sparktop.doctor.check import Check, Status, to_text
 from sparktop.doctor.examination import read_listed, soften_failures
 from sparktop.doctor.network import Network, check_names
-from sparktop.doctor.servers import check_backend, check_prometheus, check_router
-from sparktop.engines.tables import RUNNING
+from sparktop.doctor.servers import check_backend, check_router
 from sparktop.model.node import Workload, Workloads
-from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget, Watch
+from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from tests.doctor.conftest import VLLM, FakeNetwork
 from tests.sources.conftest import Serve, answer
-from tests.sources.prometheus.api_server import api, scalar, vector
 
 
 def by_name(checks: list[Check]) -> dict[str, Check]:
@@ -159,16 +154,6 @@ async def test_listed_servers_and_unusable_files_are_named(tmp_path: Path) -> No
     ]
 
 
-async def test_what_the_files_list_beyond_the_limit_is_said(tmp_path: Path) -> None:
-    """More servers than are watched are a warning with both numbers."""
-    (tmp_path / "a.json").write_text(json.dumps([{"targets": [f"h:{port}" for port in range(1, 601)]}]))
-    checks, _, _ = await read_listed(Watch(target_files=(str(tmp_path / "a.json"),)))
-    assert [one.message for one in checks] == [
-        "512 servers; the first 32 are checked",
-        "600 servers listed; the first 512 are used",
-    ]
-
-
 def test_a_listed_server_that_is_gone_is_no_failure() -> None:
     """If a listed server is gone, this is a warning only: the file may be outdated."""
     fine, gone = Check("a port", Status.OK, "answers"), Check("b port", Status.FAIL, "refused", "start it")
@@ -186,37 +171,3 @@ async def test_what_is_no_llm_server_is_not_called_one(serve: Serve, network: Ne
     }
     (check,) = (one for one in checks if one.name == "h:1 metrics")
     assert (check.message, check.advice) == ("answers, but not as an LLM server: not watched", "")
-
-
-def scraping(
-    servers: int, ahead_s: float = 0.0, *, down: int = 0, **labels: str
-) -> Callable[[str], web.Response]:
-    """Return a Prometheus that scrapes or once scraped `servers`, of which the first `down` are down now."""
-
-    def answering(query: str) -> web.Response:
-        if query == "time()":
-            return scalar(time.time() + ahead_s)
-        targets = [{"job": "j", "instance": f"h:{number}", **labels} for number in range(max(servers, down))]
-        if "== 0" in query:
-            return vector(*((one, "1") for one in targets[:down]))
-        seen = targets[:servers] if "last_over_time" in query else targets[down:servers]
-        return vector(*(({"__name__": next(iter(RUNNING)), **one}, "1") for one in seen))
-
-    return answering
-
-
-@pytest.mark.outside
-@pytest.mark.parametrize("was_scraped", [True, False])
-async def test_servers_that_are_down_are_named(*, was_scraped: bool, network: Network) -> None:
-    """They count as servers if they were scraped within the hour; else no selector is blamed."""
-    async with api(scraping(2 * was_scraped, down=2)) as (url, _):
-        checks = await check_prometheus(PrometheusTarget("main", url), network)
-    said = {one.name: one for one in checks}
-    if was_scraped:
-        assert said["main servers"].message == "2 servers in 1 group"
-        assert said["main down"].status is Status.FAIL
-        assert said["main down"].message == "2 targets are down (up is 0): h:0, h:1"
-    else:
-        assert said["main servers"].status is Status.FAIL
-        assert "2 targets are down (up is 0): h:0, h:1" in said["main servers"].message
-        assert "selector" not in said["main servers"].advice

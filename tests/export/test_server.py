@@ -148,18 +148,6 @@ NODE = '[[nodes]]\nname = "here"\n'
 
 
 @pytest.mark.process
-def test_it_says_what_does_not_answer(tmp_path: Path) -> None:
-    """The first line has the page's URL; a server that does not answer has a line with the reason."""
-    with exporting(tmp_path, "127.0.0.1:1") as export:
-        assert export.line.startswith("sparktop: export on http://127.0.0.1:")
-        assert export.line.endswith("/metrics: no token wanted; Ctrl+C ends\n")
-        assert export.process.stderr is not None
-        line = export.process.stderr.readline()
-        assert line == "sparktop: 127.0.0.1:1: nothing listens on 127.0.0.1:1 (connection refused)\n"
-        assert export.end(signal.SIGTERM) == (0, "")
-
-
-@pytest.mark.process
 def test_it_ends_while_clients_hold_connections(tmp_path: Path) -> None:
     """Idle and incomplete connections, and a watched server that never answers, do not delay the end."""
     config = tmp_path / "sparktop.toml"

@@ -15,8 +15,6 @@ from sparktop.model.node import OOM, XID, LastBoot, NodeIdentity
 from tests.hardware.gb10_root import write
 from tests.known import known
 
-DMI = "sys/devices/virtual/dmi/id"
-
 
 def test_a_spark_says_who_it_is(spark: Path) -> None:
     """Distribution, kernel, maker and boot id are read; addresses leave out local and repeated ones."""
@@ -29,24 +27,6 @@ def test_a_spark_says_who_it_is(spark: Path) -> None:
         addresses=("10.100.0.11", "192.168.1.11", "2001:db8::11", "fd00::11"),
         booted_at=1_760_000_000.0,
     )
-
-
-@pytest.mark.parametrize(
-    ("vendor", "family", "name", "product"),
-    [
-        ("ASUSTeK", "DGX Spark", "Ascent GX10", "ASUSTeK DGX Spark"),
-        ("Dell Inc.", "PowerEdge", "PowerEdge R750", "Dell Inc. PowerEdge R750"),
-        ("To Be Filled By O.E.M.", "Default string", "X570", "X570"),
-        ("NVIDIA", "", "NVIDIA Jetson", "NVIDIA Jetson"),
-    ],
-)
-def test_a_product_is_its_maker_and_its_most_telling_name(
-    spark: Path, vendor: str, family: str, name: str, product: str
-) -> None:
-    """The product begins with its maker, once; placeholders are left out."""
-    for entry, value in (("sys_vendor", vendor), ("product_family", family), ("product_name", name)):
-        write(spark, f"{DMI}/{entry}", value + "\n")
-    assert read_identity(spark).product == product
 
 
 XID_79 = b"4,1201,5140900123,-;NVRM: Xid (PCI:000f:01:00): 79, pid=4242, name=VLLM::EngineCor, GPU fell\n"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.hardware.kernel_file import CounterRates, link_bits_per_s
+from sparktop.hardware.kernel_file import CounterRates
 from sparktop.hardware.network import CONGESTION_COUNTERS, NetworkReader, RdmaReader
 from sparktop.model.node import NetworkReading
 from tests.hardware import gb10_root
@@ -155,16 +155,3 @@ def test_no_rate_is_ever_negative(readings: list[tuple[dict[str, int], float]]) 
         given_rates = rates.step(values, now)
         assert given_rates.keys() == values.keys()
         assert all(rate is None or rate >= 0 for rate in given_rates.values())
-
-
-@pytest.mark.parametrize(
-    ("speed", "width", "gigabits"),
-    [("5 GT/s", 8, 25.6), ("16.0 GT/s PCIe", 16, 201.6), ("64.0 GT/s PCIe", 16, 774.4)],
-)
-def test_a_link_carries_what_encoding_and_packets_leave(
-    tmp_path: Path, speed: str, width: int, gigabits: float
-) -> None:
-    """Encoding costs a fifth for Gen1 and Gen2, later 2 bits in 130; packets cost a fifth of the rest."""
-    write(tmp_path, "current_link_speed", speed + "\n")
-    write(tmp_path, "current_link_width", f"{width}\n")
-    assert link_bits_per_s(str(tmp_path)) == pytest.approx(gigabits * 1e9, rel=1e-3)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sparktop.analysis.machines_compared import MachinesCompared
 from sparktop.model.node import EngineSetup, MachineSetup
 from sparktop.model.snapshot import EngineProcess, NodeView
-from tests.findings.machines import ENGINE, Paced, judged, machine, situation, with_setup
+from tests.findings.machines import ENGINE, judged, machine, situation, with_setup
 from tests.known import known
 from tests.machines.trees import PID, read_case
 
@@ -119,20 +119,3 @@ def test_a_later_difference_counts_once_it_lasts() -> None:
     assert list(rule.look(situation(other, 80.0))) == []
     assert [one.key for one in rule.look(situation(other, 90.0))] == ["driver"]
     assert list(rule.look(situation(healthy, 100.0))) == []
-
-
-def test_a_gpu_clocked_below_its_twin_at_the_same_load_is_named() -> None:
-    """After a minute at the same load; a twin that has less to do is not slower."""
-
-    def found(*paces: tuple[float, float]) -> list[str]:
-        rule, lines = MachinesCompared(), list[str]()
-        tracks = [Paced(number) for number in (1, 2)]
-        for now in range(0, 66, 2):
-            views = [track.at(now, *pace) for track, pace in zip(tracks, paces, strict=True)]
-            lines = [one.line for one in rule.look(situation(views, float(now)))]
-        return lines
-
-    line = "SM clock 1400 MHz on spark-2, 2405 on spark-1, at 96 % load"
-    assert found((2405, 96.0), (1400, 96.0)) == [line]
-    assert found((2405, 96.0), (1400, 40.0)) == []
-    assert found((2405, 96.0), (2250, 96.0)) == []

@@ -15,7 +15,7 @@ from sparktop.model.event import Event, Finding, Phase, Severity, condition_labe
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
-from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, Loading, NodeView, Snapshot
+from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, NodeView, Snapshot
 from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.moments.happened import (
@@ -254,31 +254,6 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
     changed = replace(found, events=other[2:], sweeps=(), changes=(change, states))
     assert "`proxy`: strategy: least-busy → round-robin, 10 s earlier; `a`: kv-full" in moment_report(
         changed, "md", at=at(300)
-    )
-
-
-def test_a_start_under_way_is_a_cause_until_the_server_answers() -> None:
-    """It began before the span: dated as its process began; afterwards, and of an idle server, it is none."""
-    loads = BackendView("a", "http://a", "g", state=BackendState.LOADING, age_s=0.1, loading=Loading(400.0))
-    collector = MomentBuilder(BEGAN, at(600))
-    node = NodeView("n", "local", age_s=0.1)
-    for second in range(0, 601, 5):
-        server = loads if second < 400 else replace(loads, state=BackendState.IDLE, loading=None)
-        collector.add(snapshot(float(second), server=server, node=node))
-    found = replace(collector.moment(), events=(event(300, "kv-full", "b"), event(550, "kv-full", "b")))
-    lines, _ = what_happened(found)
-    assert [(one.at, one.until, one.words) for one in lines[:1]] == [(at(-400), at(400), "state: loading")]
-    assert "**09:05:00 `a`: state: loading, 12 min earlier; `b`: kv-full" in moment_report(
-        found, "md", at=at(300)
-    )
-    assert "**09:09:10 `b`: kv-full of b" in moment_report(found, "md", at=at(550))
-    part = MomentBuilder(BEGAN, at(600))  # of a long span, which an event tells
-    part.add(snapshot(500.0, server=loads, node=node))
-    assert part.moment().changes == ()
-    told = replace(event(30, "state/loading"), severity=Severity.INFO, message="loading (was idle)")
-    later = moment(told, event(300, "kv-full", "b"), event(310, "restarted"))
-    assert "**09:05:00 `a`: loading (was idle), 4 min earlier; `b`: kv-full" in moment_report(
-        later, "md", at=at(300)
     )
 
 

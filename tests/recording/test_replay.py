@@ -149,21 +149,6 @@ def test_it_begins_at_the_end_and_a_jump_shows_the_live_picture(taped: Tape, rep
         assert comparable(shown) == comparable(exact.snapshot())
 
 
-def test_a_moment_that_is_still_read_is_named_at_once(taped: Tape) -> None:
-    """In the word and on the bar: a long jump takes seconds, and a step ahead is no step in vain."""
-    replay, wanted = Replay(Recording([taped.path])), taped.live[5].taken_at
-    replay.go(wanted)
-    assert f"→ {wanted.astimezone():%H:%M:%S} reading…" in replay.word()
-    assert replay.bar().shown == wanted
-    finish(replay)
-    assert "→" not in replay.word()
-    replay.step(30)
-    assert "→" in replay.word()
-    finish(replay)
-    assert "→" not in replay.word()
-    replay.recording.close()
-
-
 def test_events_are_found(replay: Replay) -> None:
     """The outage from the end backwards and from the start forwards, and a mark on the bar."""
     finish(replay)

@@ -16,7 +16,6 @@ from markdown_it import MarkdownIt
 from msgspec import structs
 from msgspec.structs import replace
 
-from sparktop.analysis.wall import MOST_LISTED, Top, wall_of
 from sparktop.commands.snapshot import render
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, BalanceWord
@@ -26,7 +25,6 @@ from sparktop.model.ranks import RanksVerdict, RanksView, RanksWord
 from sparktop.model.router import RouterView, Sum, Totals
 from sparktop.model.snapshot import BackendState, Latency, Quantile, Snapshot
 from sparktop.model.text import clean
-from sparktop.panels.board.wall_lines import top_keys
 from sparktop.report import html, markdown_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.markdown import WIDTH, code
@@ -284,19 +282,6 @@ def test_json_has_each_group_with_its_states(fleet: Snapshot) -> None:
     assert groups[0]["states"]["unreachable"] == 2
     idle = next(one for one in groups if one["name"] == "phi")
     assert (idle["running"], idle["ttft_p95_ms"]) == (0.0, None)
-
-
-def test_json_has_the_lists_of_the_screen(fleet: Snapshot) -> None:
-    """JSON has the same servers and machines in the same order with the same figures, at most 100 a list."""
-    worst, wall = json.loads(render(fleet, "json"))["worst_lists"], wall_of(fleet)
-    keys = {Top.WAITING: "waiting", Top.KV: "kv_cache", Top.TTFT: "ttft_p95", Top.CLOCK: "slow_clock"}
-    assert set(worst) == set(keys.values())
-    for top, key in keys.items():
-        names = [one["name"] for one in worst[key]]
-        assert 0 < len(names) <= MOST_LISTED
-        assert names == top_keys(wall, top, MOST_LISTED)
-    clocks = {node.name: node.sm_clock_mhz for node in wall.nodes}
-    assert all(one["sm_clock_mhz"] == clocks[one["name"]] for one in worst["slow_clock"])
 
 
 def test_a_list_in_json_is_bounded_and_a_bound_has_its_sign(fleet: Snapshot) -> None:

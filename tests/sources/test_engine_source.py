@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import end_marks
 from sparktop.model.targets import BackendTarget
@@ -345,21 +345,6 @@ async def test_a_silent_name_server_has_words_of_its_own(
     assert isinstance(found, Failure)
     assert found.kind is FailureKind.DNS
     assert found.message == "no DNS answer for spark-a.lan:8000 in 0.05 s: check DNS or use its IP address"
-
-
-async def test_another_server_on_the_port_is_found_out_again(serve: Serve, watch: Make) -> None:
-    """Where the known route is gone, one poll fails and the next asks all; the identity is the new one."""
-    table = {
-        "/api/ps": answer(b'{"models": [{"name": "mistral"}]}'),
-        "/api/version": answer(b'{"version": "1.2.3"}'),
-    }
-    source = watch((await serve(table)).target())
-    assert (await poll(source)).engine == "ollama"
-    table.clear()
-    table.update(replies())
-    assert (await fail(source)).kind is FailureKind.NOT_FOUND
-    assert (await poll(source)).engine == "vllm"
-    assert source.identity == EngineIdentity("0.32.0", "tiny", 4096)
 
 
 async def test_a_list_of_models_is_looked_behind_every_10_s(

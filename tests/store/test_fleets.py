@@ -15,7 +15,6 @@ from sparktop.report.json_snapshot import fleets_json
 from sparktop.report.tables import scraped_groups_table, without_stale
 from sparktop.store import SourceKey
 from sparktop.store.figures import totals
-from sparktop.store.routers import WallFigures
 from tests.known import known
 from tests.store.conftest import World
 
@@ -138,29 +137,6 @@ def test_equal_addresses_and_names_of_two_sites_stay_apart() -> None:
 
 
 # Where all servers of a Prometheus are read sample by sample, its wall and the title sum the rows.
-
-TWO_SERVERS = tuple(
-    FleetServer(f"h:{port}", f"http://h:{port}", "g", 90.0, running=2.0, waiting=1.0, generation_tps=122.5)
-    for port in (8000, 8001)
-)
-WALL_OF_TWO = FleetView("prom", "http://p:9090", Fleet(100.0, 15.0, TWO_SERVERS))
-ROWS = tuple(
-    BackendView(one.name, one.url, "g", age_s=3.0, running=4.0, waiting=0.0, generation_tps=200.5)
-    for one in TWO_SERVERS
-)
-
-
-def test_the_title_is_the_sum_of_the_rows() -> None:
-    """The rates of the Prometheus over a minute are those of neither; equal answers stay the same object."""
-    figures = WallFigures()
-    (view,) = figures.with_rows([WALL_OF_TWO], ROWS)
-    assert view.by_rows
-    assert [one.generation_tps for one in known(view.fleet).servers] == [200.5, 200.5]
-    assert totals(ROWS, [view]).generation_tps.value == 401.0
-    assert figures.with_rows([WALL_OF_TWO], ROWS)[0].fleet is known(view.fleet)
-    changed = (replace(ROWS[0], running=5.0), ROWS[1])
-    assert totals(changed, figures.with_rows([WALL_OF_TWO], changed)).running.value == 9.0
-
 
 # Servers read from a Prometheus whose newest sample is old: no figure stands for now, and why is named.
 

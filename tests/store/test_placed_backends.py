@@ -224,23 +224,6 @@ def test_a_start_that_breaks_off_is_unreachable_again(world: World) -> None:
     assert (view.state, view.loading) == (BackendState.UNREACHABLE, None)
 
 
-@pytest.mark.parametrize(
-    ("server", "loads"),
-    [
-        ({"port": 8001}, False),
-        ({"port": 8001, "container": "0123456789ab"}, True),
-    ],
-)
-def test_a_server_with_another_port_is_another_server(world: World, server: Any, *, loads: bool) -> None:  # noqa: ANN401 - fields of a record
-    """Unless it is in a container, whose port can be forwarded, and the only one."""
-    at(world, 20).accept(NODE, node_sample(world.at, T0, **server))
-    store = at(world, 21)
-    store.accept(BACKEND, refused(world.at))
-    store.accept(NODE, node_sample(world.at + 0.5, T0, **server))
-    at(world, 22).accept(BACKEND, refused(world.at))
-    assert (world.snapshot().backends[0].state is BackendState.LOADING) is loads
-
-
 # What a start takes of memory, and whether a sleeping engine can take it back.
 
 

@@ -9,7 +9,6 @@ import pytest
 from rich.color import Color
 from textual.strip import Strip
 
-from sparktop.cli import main
 from sparktop.colors import palette as palette_module
 from sparktop.colors.palette import (
     COLOR_ROLES,
@@ -95,19 +94,6 @@ def test_more_files_than_anyone_has_are_not_read(folder: Path, monkeypatch: pyte
         (folder / f"{name}.theme").write_text('theme[main_fg]="#cc"', encoding="utf-8")
     assert sorted(set(palettes()) - set(shipped_palettes())) == ["a", "b"]
     assert [line.endswith("2 themes beyond 2 not read") for line in theme_problems()] == [True]
-
-
-def test_the_list_tells_files_and_problems(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Themes of the user's are listed with their file; what is wrong goes to standard error."""
-    (folder / "harbour.theme").write_text('theme[main_bg]="#10"', encoding="utf-8")
-    (folder / "broken.theme").write_text("nothing", encoding="utf-8")
-    assert main(["themes"]) == 0
-    out, err = capsys.readouterr()
-    assert [line.split() for line in out.splitlines() if "harbour" in line] == [
-        ["harbour", "dark", str(folder / "harbour.theme")]
-    ]
-    assert err.startswith("sparktop: broken.theme: holds none")
-    assert err.count("\n") == 1
 
 
 def shown(app: SparktopApp, strip: Strip) -> Strip:

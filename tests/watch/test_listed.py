@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable, Mapping
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,7 +18,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.sources.source import Reading
 from sparktop.store import Store
-from sparktop.watch.listed import follow_sparkrun, probe_files, read_lists, read_sparkrun
+from sparktop.watch.listed import follow_sparkrun, read_lists, read_sparkrun
 from sparktop.watch.ways import Ways
 
 UNREADABLE_VALUES = ("!!bool foo", "!!timestamp foo", '!!int ""')
@@ -118,20 +117,6 @@ class Polled:
 
 
 WAYS = cast("Ways", SimpleNamespace(backends=lambda targets: [Polled(target) for target in targets]))
-
-
-async def test_only_new_servers_that_answer_are_watched(tmp_path: Path) -> None:
-    """Configured servers are skipped; a server that does not answer is tried again the next time."""
-    path = written(tmp_path, "a.json", [{"targets": ["a:1", "b:1", "c:2"]}])
-    watched: list[BackendTarget] = []
-
-    store = Store(Watch(backends=(BackendTarget("a", "http://A:1/v1"),)))
-    look = partial(probe_files, [path], WAYS, store, watched.extend)
-    await look()
-    assert [(one.name, one.engine) for one in watched] == [("b:1", "vllm")]
-    written(tmp_path, "a.json", [])
-    await look()
-    assert [event.message for event in store.snapshot().events] == [f"no servers in {path}"]
 
 
 # Files of sparkrun: its clusters and jobs, what of them is watched, and that no key is ever shown.

@@ -12,7 +12,6 @@ import time
 from typing import Any
 
 import aiohttp
-import pytest
 
 from sparktop.demo.engine_requests import (
     CompletionRequest,
@@ -69,45 +68,6 @@ async def test_a_completion_streams_token_by_token(
         "completion_tokens": 9,
         "prompt_tokens_details": None,
     }
-
-
-async def test_without_a_stream_the_answer_is_one_object(
-    http: aiohttp.ClientSession, start_server: StartServer
-) -> None:
-    """Without streaming, the response has text, finish reason and usage; a seed makes it repeatable."""
-    url = await start_server(live_engine(time.monotonic))
-    body = {"prompt": "a", "max_tokens": 6, "ignore_eos": True, "seed": 4}
-    status, first = await post(http, url + COMPLETIONS, body)
-    _, again = await post(http, url + COMPLETIONS, body)
-    chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 6, "ignore_eos": True, "seed": 4}
-    _, talk = await post(http, url + CHAT, chat)
-    assert status == 200
-    assert first["choices"][0]["text"] == again["choices"][0]["text"]
-    assert talk["choices"][0]["message"]["content"] == first["choices"][0]["text"]
-    assert (first["choices"][0]["finish_reason"], first["usage"]["completion_tokens"]) == ("length", 6)
-
-
-@pytest.mark.parametrize(
-    ("path", "body", "status"),
-    [
-        (CHAT, {"messages": [{"role": "user", "content": "hi " * 9000}]}, 400),
-        (COMPLETIONS, {"prompt": "a", "model": "other"}, 404),
-        ("/tokenize", {"prompt": "a", "model": "other"}, 404),
-        ("/v1/nothing", {}, 404),
-        ("/metrics", {}, 405),
-    ],
-)
-async def test_what_is_refused_has_an_error_object(
-    http: aiohttp.ClientSession, start_server: StartServer, path: str, body: dict[str, object], status: int
-) -> None:
-    """Every refusal is JSON with message, type, param and code, and does not reach the engine."""
-    live = live_engine(time.monotonic)
-    url = await start_server(live)
-    answered, told = await post(http, url + path, body)
-    assert answered == status
-    assert told["error"]["code"] == status
-    assert set(told["error"]) == {"message", "type", "param", "code"}
-    assert live.engine.in_flight == ()
 
 
 def read(body: str, *, chat: bool = False) -> CompletionRequest:

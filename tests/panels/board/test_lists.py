@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
 
-from sparktop.analysis.state import GRAVITY
-from sparktop.analysis.wall import wall_of
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import TimeBar, cell_of, event_words, time_bar_row, time_of
-from sparktop.panels.board.events import events_panel, events_screen, value_texts
+from sparktop.panels.board.events import events_panel, events_screen
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene, is_worst_first
-from sparktop.panels.board.view import FLEET, Arrangement, Sort, View, backend_numbers, order_names
+from sparktop.panels.board.view import FLEET, Arrangement, Sort, View
 from sparktop.panels.parts.text import row_text, row_width
 from stage.rehearsal import Rehearsal
 
@@ -90,18 +87,6 @@ def loaded(four: Snapshot, at: float, *loads: float | None) -> Snapshot:
 
 def order_of(shown: Snapshot) -> tuple[str, ...]:
     return tuple(view.name for view in shown.backends)
-
-
-def test_by_state_the_order_is_that_of_a_wall(four: Snapshot) -> None:
-    """A server that sleeps or connects is not above one that is stuck; every state has a place."""
-    assert set(GRAVITY) == set(BackendState)
-    for worse, better in pairwise(GRAVITY):
-        states = [better, worse, better, worse]
-        shown = [replace(one, state=state) for one, state in zip(four.backends, states, strict=True)]
-        order = order_names(backend_numbers(shown, Sort.STATE), Sort.STATE)
-        walled = wall_of(replace(four, backends=tuple(replace(one, group="") for one in shown))).groups
-        assert order == ["spark-b", "spark-d", "spark-a", "spark-c"]
-        assert walled[0].states == [worse, worse, better, better]
 
 
 def test_a_failure_moves_its_row_within_seconds(four: Snapshot) -> None:
@@ -208,30 +193,3 @@ def test_load_between_two_samples_is_held_and_a_gap_is_a_line() -> None:
 def test_a_cell_is_found_again_by_its_time() -> None:
     """A click on a cell shows the moment that the cell stands for."""
     assert [cell_of(BAR, time_of(BAR, cell, 60), 60) for cell in range(60)] == [*range(60)]
-
-
-def test_values_of_an_event_have_their_limits_behind_them_then_their_window() -> None:
-    """What the message on ended processes says is not repeated, nor the time that it covers."""
-    hot = {"margin_c": 0.0, "limit_c": 0.0, "clears_at_c": 3.0, "window_s": 0.0, "temperature_c": 94.0}
-    assert [*value_texts(hot)] == ["0 °C left to its thermal limit (ends above 3 °C)", "temperature 94 °C"]
-    slow = {"ratio": 9.0, "window_s": 10.0, "limit_ratio": 3.0, "clears_below_ratio": 2.0}
-    said = ["9 × the step of others (alert at 3 ×, ends below 2 ×)", "in the last 10 s"]
-    assert [*value_texts(slow)] == said
-    clock = {
-        "sm_clock_mhz": 714.0,
-        "limit_mhz": 1000.0,
-        "kv_cache_percent": 97.0,
-        "limit_kv_cache_percent": 99.0,
-    }
-    assert [*value_texts(clock)] == [
-        "SM clock 714 MHz (alert below 1000 MHz)",
-        "KV cache used 97 % (alert at 99 %)",
-    ]
-    routed = {"deployments": 1.0, "limit_failures": 3.0}
-    assert [*value_texts(routed)] == ["alert at 3 failed answers of a deployment"]
-    assert [*value_texts({"clears_after_s": 30.0})] == ["ends once there was none for 30 s"]
-    preempting = {"preemptions_per_s": 0.801, "limit_preemptions_per_s": 0.0, "window_s": 10.0}
-    assert [*value_texts(preempting)] == ["preemptions 48/min", "in the last 10 s"]
-    stalled = {"limit_s": 60.0, "power_w": 19.0, "running": 11.0, "window_s": 45.0}
-    said = ["GPU power 19 W", "requests running 11", "in the last 45 s", "alert after 60 s"]
-    assert [*value_texts(stalled)] == said

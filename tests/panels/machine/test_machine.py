@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
 from sparktop.demo.machine import SimulatedMachine, node_sample
-from sparktop.model.event import Finding, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import (
     CACHE_PART,
@@ -298,18 +297,6 @@ def drawn(shown: Snapshot, width: int, each: int = 1, columns: int = 1) -> list[
     rows = node_list(place, shown.nodes, TimeWindow(shown.at, 60.0), None)[0]
     assert {row_width(row) for row in rows} == {width}
     return [row_text(row) for row in rows[1:-1]]
-
-
-def test_the_edge_of_a_list_names_the_gravest_finding_and_its_machine() -> None:
-    """As a machine's panel does, with the key that shows more."""
-    shown = named(2, in_cluster)
-    setting = Finding("machine-setup", in_cluster(1), "memlock is 64 KiB", severity=Severity.WARNING)
-    note = Finding("start-fits", in_cluster(0), "start needs 9 GiB")
-    nodes = tuple(
-        replace(view, findings=(found,)) for view, found in zip(shown.nodes, (note, setting), strict=True)
-    )
-    rows = node_list(Place("nodes", 0, 0, 0, 80, 5, 1), nodes, TimeWindow(shown.at, 60.0), None)[0]
-    assert f" ▲ {in_cluster(1)}: memlock is 64 KiB enter " in row_text(rows[-1])
 
 
 FAILURES = (

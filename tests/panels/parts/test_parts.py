@@ -20,7 +20,6 @@ from sparktop.panels.parts.text import (
     row_text,
     row_width,
     shorten_piece,
-    tab,
 )
 
 RUNS = st.lists(st.tuples(st.text(max_size=12), st.sampled_from(["text", "title", "bad"])), max_size=6)
@@ -60,29 +59,6 @@ def test_the_key_behind_a_cut_sentence_stays(room: int) -> None:
     assert row_width(row) <= room
     assert row[-1] == ("enter ", "key")
     assert "orphaned" in row_text(row)
-
-
-ABOUT = [("─ ", "border"), ("openai/gpt-oss-120b ", "text"), ("0.32.0 ", "muted")]
-
-
-@pytest.mark.parametrize(
-    ("width", "shown"),
-    [
-        (60, "─ openai/gpt-oss-120b 0.32.0 "),
-        (46, "─ openai/gpt-oss-120b "),
-        (38, "─ gpt-oss-120b "),
-        (30, None),
-    ],
-)
-def test_what_stands_beside_the_state_is_never_cut(width: int, shown: str | None) -> None:
-    """The version is left out first, then the owner of the model, then the model."""
-    rows = frame_rows([], width, 3, title=tab(("spark-a", "title")), state=("busy", "good"), about=ABOUT)
-    top = row_text(rows[0])
-    assert row_width(rows[0]) == width
-    assert "…" not in top
-    assert "spark-a┌┐busy┌" in top
-    assert shown is None or f"┐busy┌{shown}─" in top
-    assert shown is not None or "gpt" not in top
 
 
 @pytest.mark.parametrize(

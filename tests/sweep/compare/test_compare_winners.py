@@ -15,8 +15,6 @@ from sparktop.sweep.compare.series import (
     Series,
     SeriesLevel,
     are_same_row,
-    load_reference,
-    published_series,
 )
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow
 from tests.sweep.made_results import made_series
@@ -113,32 +111,6 @@ def test_a_range_is_beaten_or_not_by_its_nearest_end(
     assert (row.winner, row.ahead) == (ahead, ahead)
     assert row.percent == (None if percent is None else pytest.approx(percent))
     assert row.ranges == {"r": (45.0, 55.0)}
-
-
-def test_lengths_that_are_alike_share_a_row() -> None:
-    """A preset's 20,000 tokens beside a published 19,570; c16 without a length beside c16 with one."""
-    own = [(1, 105, 256), (16, 105, 256), (1, 5000, 256), (1, 20_000, 256), (1, 39_000, 256)]
-    levels = tuple(
-        SeriesLevel(
-            Level("", concurrency_point(load[0]), *load[1:]),
-            {"output_tps": value_of(1.0), "e2e_ms": value_of(1.0)},
-        )
-        for load in own
-    )
-    published = published_series(load_reference("spark-dgx-benchmark"))
-    found = compare([Series("own", levels, "f", "t", "openai/gpt-oss-120b"), *published])
-    beside = {
-        (row.metric, row.concurrency, row.pp): set(row.values) - {"own"}
-        for row in found.rows
-        if "own" in row.values
-    }
-    assert beside["e2e_ms", 1, 20_000] == {"spark-long-context", "spark-before-tuning"}
-    assert beside["e2e_ms", 1, 5000] == {"spark-long-context"}
-    assert "spark-batch-scaling" in beside["output_tps", 16, 105]
-    assert "h100-sxm-estimated" in beside["output_tps", 1, 105]
-    notes = "\n".join(found.notes)
-    assert "20,000 (own) beside 19,570 (spark-long-context)" in notes
-    assert "prompt length not reported, laid beside the shortest prompts" in notes
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,9 @@ import pytest
 
 from sparktop.colors.mixing import contrast
 from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet
-from sparktop.sweep.compare.series import Series, load_reference, published_series, series_of
+from sparktop.sweep.compare.series import Series, load_reference, published_series
 from sparktop.sweep.formats.drawings import curve_drawings, plots
-from sparktop.sweep.view.curves import sweep_plots
 from tests.colors.test_colors_apart import SIGHT, seen_as
-from tests.sweep.formats.full_results import full_sweep
 from tests.sweep.made_results import made_series
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -50,18 +48,6 @@ def test_a_plot_has_title_description_points_intervals_and_names() -> None:
     assert [one.text for one in of_class(root, "label")] == ["left", "right"]
     titles = [one.findtext(f"{SVG}title") for one in of_class(root, "mark")]
     assert titles[2] == "left: 16: 63.0 (55.5 to 70.5) tok/s"
-
-
-def test_marked_levels_are_hollow_and_limits_are_drawn() -> None:
-    """Both have a note below the plot."""
-    result = full_sweep()
-    drawings = list(curve_drawings(series_of(result), (), sweep_plots(result)))
-    ttft = next(one for one in drawings if one.title.startswith("TTFT"))
-    root = parsed(ttft)
-    assert len(of_class(root, "doubt")) == 3
-    words = [one.text for one in root.iter(f"{SVG}text")]
-    assert "wanted: first token p90 ≤ 2 s" in words
-    assert any(text and text.startswith("hollow: ") for text in words)
 
 
 @pytest.mark.parametrize("name", ['<script>"&', "\x1b[31mred\u202eevil"])

@@ -530,18 +530,6 @@ def test_doubts_name_their_levels() -> None:
     assert "warning at c2: throttled" in picks(post)[0][3]
 
 
-@pytest.mark.parametrize(("doubted", "marks"), [(0, 0), (1, 1), (2, 0)])
-def test_a_table_marks_levels_with_a_warning_unless_all_have_one(doubted: int, marks: int) -> None:
-    """One target: a letter behind the level and a word on it; what holds for all levels is said once."""
-    late = (Validity(code="throttled", message="x"),)
-    levels = [made_level(at).model_copy(update={"validity": late if at <= doubted else ()}) for at in (1, 2)]
-    post = post_of(made_sweep(("solo", levels)))
-    assert sum(row[0].endswith("ᵃ") for row in table(post)) == marks
-    assert ("**Warnings (letters in tables):** ᵃ throttled." in post) is bool(marks)
-    (series,) = read(post, "post", "post.md")
-    assert [level.load.point.concurrency for level in series.levels] == [1, 2]
-
-
 def test_a_lead_within_the_noise_is_none_in_tables_and_choices() -> None:
     """Decode +2 % beside a clear winner in TTFT: the table has ≈ in its place, and no lead is not proven."""
     sides = [

@@ -103,25 +103,6 @@ def test_a_sweep_that_its_process_announces_is_running(
     assert next(row for row in shelf.history.rows() if row.key == "run.json").status == "broken off"
 
 
-def test_a_file_that_cannot_be_removed_is_a_line(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others are deleted; the row stays and the message says why."""
-    shelf.keep("a.json")
-    shelf.keep("b.json", days=1)
-    shelf.listed()
-    unlink = Path.unlink
-
-    def refused(path: Path, *, missing_ok: bool = False) -> None:
-        if path.name == "a.json":
-            raise PermissionError(13, "Permission denied")
-        unlink(path, missing_ok=missing_ok)
-
-    monkeypatch.setattr(Path, "unlink", refused)
-    told = shelf.history.delete(["a.json", "b.json"])
-    assert "a.json not deleted: Permission denied" in told
-    assert "deleted quick" in told
-    assert shelf.listed() == ["a.json"]
-
-
 @pytest.mark.parametrize(
     ("name", "tool", "start"),
     [

@@ -17,7 +17,7 @@ from sparktop.sweep.plan.capacity import (
     find_limits,
     parse_conditions,
 )
-from sparktop.sweep.plan.plan import Order, Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, all_presets, find_preset, make_plan, preset_line
 from sparktop.sweep.plan.slo import parse_slo, runs_needed, words_of
 
@@ -46,20 +46,6 @@ def test_an_unknown_preset_names_the_nearest() -> None:
         find_preset("topolgy")
     with pytest.raises(UsageError, match=r"known: quick, topology"):
         find_preset("zzz")
-
-
-def test_options_go_before_the_preset() -> None:
-    """Settings laid over a preset replace its own; the rest stays, and runs go before its requests."""
-    spec = find_preset("quick") | SweepSpec(
-        concurrency=(7,), prompt_lengths=(11, 13), seed=5, order="abba", runs=4
-    )
-    plan = make_plan(spec, [SOLO])
-    assert (plan.concurrency, plan.lengths, plan.pp, plan.seed) == ((7,), (11, 13), 11, 5)
-    assert (plan.order, plan.runs, plan.tg, plan.preset) == (Order.ABBA, 4, 64, "quick")
-    counted = SweepSpec("mine", concurrency=(8,), requests=100, headers={"A": "1"})
-    assert make_plan(counted, [SOLO]).runs_of(8) == 13
-    assert make_plan(counted | SweepSpec(runs=2), [SOLO]).runs_of(8) == 2
-    assert dict((counted | SweepSpec(headers={"B": "2"})).headers) == {"A": "1", "B": "2"}
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.errors import OutputError, UsageError
-from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import LoadPoint
 from sparktop.model.targets import GuardLimits, SweepSpec
-from sparktop.store import SourceKey
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import SweepResult
@@ -50,25 +48,6 @@ async def test_a_machine_beyond_its_limit_stops_the_sweep(bench: Bench) -> None:
     assert "cut_short" in {one.code for one in level.validity}
     await bench.let_go()
     assert bench.saved[-1] == result
-
-
-async def test_a_machine_that_falls_silent_is_said_to_be_unguarded(bench: Bench) -> None:
-    """Once, and again after it has answered in between; the sweep goes on."""
-
-    def fall_silent(_: SweepRunner) -> None:
-        for answers in (False, False, True, False):
-            bench.clock.now += 1.0
-            if answers:
-                bench.node()
-            else:
-                failure = Failure(FailureKind.TIMEOUT, "no answer within 2 s", bench.clock())
-                bench.store.accept(SourceKey.node("spark-a"), failure)
-        bench.server.held.set()
-
-    result = await in_mid_level(bench, fall_silent, runs=1)
-    said = [one.message for one in bench.events if isinstance(one, Notice) and "guarded" in one.message]
-    assert said == ["spark-a is not guarded until it answers again: no answer within 2 s"] * 2
-    assert result.status == "done"
 
 
 async def test_a_server_that_fell_silent_stops_the_sweep(bench: Bench) -> None:

@@ -504,21 +504,3 @@ def test_a_target_that_does_not_keep_up_is_named_first_of_all() -> None:
     assert headline is not None
     assert "a: keeps up with 2.5 /s of day.csv" in headline
     assert "b: does not keep up with 2.5 /s of day.csv: TTFT grows by 0.50 s each second" in headline
-
-
-def test_requests_beyond_the_context_are_no_lack_of_speed() -> None:
-    """They are named; a target that refused some is not compared with one that served all."""
-    short = replayed_level(400).model_copy(
-        update={
-            "requests": Requests(ok=1080, failed=120),
-            "replay": ReplayResult(context_tokens=4096, beyond_context=40),
-        }
-    )
-    assert result_view(result(a=short)).headline == (
-        "keeps up with 2.5 /s of day.csv (100.0 tok/s output, TTFT p90 404 ms from when a request was due, "
-        "120 of 1200 "
-        "requests beyond its context)"
-    )
-    headline = result_view(result(a=short, b=replayed_level(500))).headline
-    assert headline is not None
-    assert headline.startswith("a: keeps up with 2.5 /s of day.csv (")

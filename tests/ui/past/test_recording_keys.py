@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 import pytest
@@ -54,19 +53,3 @@ async def test_r_records_into_this_folder_and_m_marks(
         # The newest reading may have failed: a busy machine is not read in time.
         assert any(percent is not None for percent in player.snapshot().nodes[0].history.cpu_percent)
         assert [word for _, word in player.marks] == ["here it hangs [31m"]
-
-
-async def test_without_the_compression_library_everything_else_works(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The flight recorder and `r` each say so in one line; no file is left."""
-    monkeypatch.chdir(tmp_path)
-    for name in ("backports.zstd", "compression.zstd"):
-        monkeypatch.setitem(sys.modules, name, None)
-    recordings = Recordings(Watch(), flight=True, env={"XDG_STATE_HOME": str(tmp_path)})
-    store = Store(Watch(), journal=recordings.journal)
-    await recordings.start(store)
-    (event,) = store.snapshot().events
-    assert event.message.startswith("the flight recorder is off: recordings need the Python package")
-    assert (await recordings.toggle(tmp_path)).startswith("not recorded: recordings need the Python package")
-    assert not [*tmp_path.rglob("*")]  # noqa: ASYNC240 - nothing else runs

@@ -6,7 +6,6 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from textual.containers import Vertical
 
 from sparktop.cli import main
 from sparktop.commands.snapshot import FORMATS
@@ -14,7 +13,6 @@ from sparktop.recording.player import Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
 from sparktop.store.store import Journals
-from sparktop.ui.screens.menu import MenuScreen
 from sparktop.ui.start import ReplayApp
 from stage.rehearsal import START, Outage, Rehearsal
 from tests.ui.board import Board
@@ -107,20 +105,6 @@ async def test_keys_move_the_moment(path: Path) -> None:
         assert stage.notes == [Replay.refusal]
         await stage.press("end")
         assert " end" in stage.rows[0]
-
-
-async def test_the_menu_of_a_recording_offers_what_it_has(path: Path) -> None:
-    """No limits, no guard and no saving; the speed is there, and changes."""
-    stage = Stage(path)
-    async with stage.on((80, 24), notices=True):
-        await stage.press("m")
-        menu = stage.app.screen
-        assert isinstance(menu, MenuScreen)
-        assert menu._titles == ["board", "recording"]
-        assert "save" not in str(menu.query_one(Vertical).border_subtitle)
-        await stage.press("2", "right", "s")
-        assert stage.replay.speed == 2
-        assert stage.notes == ["a recording has nothing to save"]
 
 
 def test_without_a_file_it_names_the_newest_minutes_that_are_kept(

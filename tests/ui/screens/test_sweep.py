@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.config.keys import SWEEP_KEYS
 from sparktop.model.load import Level
 from sparktop.panels.sweep.table import default_key
-from sparktop.ui.screens.help import SweepHelpScreen
 from sparktop.ui.screens.sweep import SweepPage, SweepScreen
 from tests.ui.board import SIZES
 from tests.ui.sweep_stage import SweepStage, key
@@ -172,24 +170,6 @@ async def test_published_tables_go_round(stage: SweepStage) -> None:
             assert reference.source in stage.toasts()[-1]
         assert len(seen) == len(set(seen)) >= 2
         assert "ref:" not in stage.text
-
-
-async def test_the_help_has_every_key_of_this_screen(stage: SweepStage) -> None:
-    """It is made from the one table; what that binds is an action of the screen or the application."""
-    helps = {text for _, lines in SweepHelpScreen.sections(SWEEP_KEYS) for _, text, _ in lines}
-    assert helps.issuperset(one.help for one in SWEEP_KEYS)
-    keys = [name for one in SWEEP_KEYS for name in one.keys]
-    assert len(keys) == len(set(keys))
-    async with stage.on((80, 24)):
-        await run_and_open(stage)
-        for one in SWEEP_KEYS:
-            name = one.action.partition("(")[0]
-            owner = stage.app if name.startswith("app.") else stage.full
-            assert hasattr(owner, f"action_{name.removeprefix('app.')}")
-        await stage.press("question_mark")
-        assert isinstance(stage.top(), SweepHelpScreen)
-        await stage.press("escape")
-        assert isinstance(stage.top(), SweepScreen)
 
 
 async def test_the_footer_is_a_row_of_buttons(stage: SweepStage) -> None:

@@ -115,21 +115,6 @@ async def test_an_address_that_cannot_be_reached_is_named() -> None:
     assert scene.notes() == ["cannot be polled directly: http://b:8000: nothing listens there"]
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ({"closer": "never"}, 'closer = "never"'),
-        ({"members": [f"s{number}" for number in range(17)]}, "at most 16 are polled directly"),
-        ({"members": []}, "are polled directly already"),
-    ],
-)
-async def test_what_is_not_polled_says_why(more: dict[str, Any], said: str) -> None:
-    """The reason is the configuration, too many servers, or that none is read through a Prometheus."""
-    scene = Scene(**more)
-    assert said in scene.through.look_closer("g")
-    assert scene.tasks == []
-
-
 def suspicious(scene: Scene, *groups: Balance) -> None:
     """Set the groups that count as judged."""
     cast("Any", scene.store.balance).view = lambda _: groups
