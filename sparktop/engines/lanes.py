@@ -269,13 +269,14 @@ class LanePage:
             for lane, places in self.lanes(self.first_present(names)).items():
                 cells.setdefault((lane, field), bind_places(combine, places))
         for field, names in histograms:
-            base = self.first_present(f"{name}_bucket" for name in names)
+            # A summary has no buckets: its mean is known all the same.
+            base = self.first_present(f"{name}_{part}" for part in ("bucket", "count") for name in names)
             if base is not None:
-                parts = [base.removesuffix("bucket") + part for part in ("bucket", "sum", "count")]
-                buckets, sums, counts = map(self.lanes, parts)
-                for lane, places in buckets.items():
-                    reader = HistogramReader(places, sums.get(lane, _EMPTY), counts.get(lane, _EMPTY))
-                    cells[lane, field] = reader.read
+                name = base.rpartition("_")[0]
+                buckets, sums, counts = (self.lanes(f"{name}_{part}") for part in ("bucket", "sum", "count"))
+                for lane in buckets if base.endswith("bucket") else counts:
+                    parts = (part.get(lane, _EMPTY) for part in (buckets, sums, counts))
+                    cells[lane, field] = HistogramReader(*parts).read
         return frozenset(self.models), [(lane, field, read) for (lane, field), read in cells.items()]
 
     def note_models(self, name: str) -> None:
@@ -323,7 +324,8 @@ class HistogramReader:
         self._bounds: tuple[float, ...] = ()
         self._series: list[tuple[Callable[[Sequence[float]], tuple[float, ...]], int]] = []
         """For each series: a function that returns its cumulative counts, and the index of its sum."""
-        for labels, found in (_by_series(buckets) or {}).items():
+        series = _by_series(buckets) if buckets else {labels: {} for labels in counts}
+        for labels, found in (series or {}).items():
             if math.inf not in found and labels in counts:
                 found[math.inf] = counts[labels]
             own = tuple(sorted(found))

@@ -174,7 +174,7 @@ def buckets(*pairs: tuple[str, float], **labels: str) -> Family:
 @pytest.mark.parametrize(
     ("family", "sums", "counts"),
     [
-        pytest.param({}, {(): 1.0}, {(): 1.0}, id="no bucket"),
+        pytest.param({}, {}, {(): 1.0}, id="no bucket and no sum"),
         pytest.param(buckets(("1", 3), ("5", 2), ("+Inf", 4)), {(): 1.0}, {}, id="counts fall"),
         pytest.param(buckets(("1", 1), ("1.0", 1), ("+Inf", 4)), {(): 1.0}, {}, id="one bound twice"),
         pytest.param(buckets(("1", 5)), {(): 1.0}, {(): 4.0}, id="count below a bucket"),
@@ -188,7 +188,7 @@ def buckets(*pairs: tuple[str, float], **labels: str) -> Family:
     ],
 )
 def test_a_doubtful_histogram_is_none(family: Family, sums: Family, counts: Family) -> None:
-    """If buckets, sum or count are missing or contradict each other, there is no histogram."""
+    """If bounds, sum or count are missing or contradict each other, there is no histogram."""
     assert read_histogram(family, sums, counts) is None
 
 

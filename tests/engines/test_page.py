@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from sparktop.engines import ENGINES, PageError, read_page
 from sparktop.engines.tables import RUNNING, names_beside
-from sparktop.model.engine import EngineIdentity, EngineSample
+from sparktop.model.engine import EngineIdentity, EngineSample, Histogram
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 
@@ -153,3 +154,16 @@ def test_a_word_in_front_of_a_name_of_no_engine_is_not_an_engine() -> None:
     assert sample.lanes[0].generation_tokens == 5.0
     with pytest.raises(Exception, match="metrics of another program"):
         read_page(b"acme_vllm_router_requests_total 5\n", at=0)
+
+
+def test_a_summary_has_a_mean_and_no_quantiles() -> None:
+    """Without buckets, sum and count are all that is known of a latency."""
+    name = "vllm:time_to_first_token_seconds"
+    lines = [
+        'vllm:num_requests_running{model_name="m"} 1',
+        f'{name}{{model_name="m",quantile="0.5"}} 0.2',
+        f'{name}_sum{{model_name="m"}} 2.5',
+        f'{name}_count{{model_name="m"}} 10',
+    ]
+    ttft = read_page("\n".join(lines).encode(), at=0).lanes[0].ttft
+    assert ttft == Histogram((math.inf,), (10.0,), 2.5)
