@@ -225,14 +225,6 @@ def test_each_way_to_mount_a_folder(tmp_path: Path, mount: str) -> None:
     assert checks(command)["weights"].status is Status.OK
 
 
-def test_options_of_docker_are_none_of_the_server(tmp_path: Path) -> None:
-    """`docker run -q` is quiet; behind the image it is a quantisation."""
-    weights(tmp_path)
-    run = f"docker run -q fp8 -v {tmp_path}:/m vllm/vllm-openai:v1"
-    assert "in memory by" not in checks(f"{run} --model /m")["weights"].message
-    assert "in memory by fp8" in checks(f"{run} --model /m -q fp8")["weights"].message
-
-
 @pytest.mark.parametrize(
     ("weights_gib", "share", "message", "advice"),
     [

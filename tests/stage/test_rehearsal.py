@@ -13,8 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.model.load import EndReason, Level, concurrency_point
-from sparktop.model.targets import GuardLimits
+from sparktop.model.load import Level, concurrency_point
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.report.json_snapshot import to_json
@@ -65,30 +64,3 @@ async def test_two_of_them_draw_the_same() -> None:
         drawn.append([*screen, *evidence_screen(evidence, 200, 50)])
     one, other = drawn
     assert one == other
-
-
-async def test_nothing_in_it_is_to_be_doubted_but_its_length() -> None:
-    """Servers and client count the same, there is no foreign load, and all requests succeed."""
-    sweep = RehearsedSweep()
-    await sweep.play(plan_of(sweep, "proxy", "spark-a"))
-    result = known(sweep.result)
-    assert (result.status, result.simulated) == ("done", True)
-    for target in result.targets:
-        assert target.error is None
-        assert [level.concurrency for level in target.levels] == [1, 8]
-        for level in target.levels:
-            assert {one.code for one in level.validity} <= {"too_short"}
-            assert (level.requests.ok, level.requests.failed) == (3 * level.concurrency, 0)
-            assert known(level.server).generation_tokens == 16 * 3 * level.concurrency
-            # A node is polled every 2 s: a shorter level may lie between two samples.
-            assert level.hardware or (level.duration_s or 0.0) < 2
-
-
-async def test_the_guard_stops_it() -> None:
-    """A limit that is passed at once ends the sweep, says why and breaks off what is in flight."""
-    sweep = RehearsedSweep()
-    await sweep.play(plan_of(sweep, "proxy", concurrency=(8,), tg=900, guard=GuardLimits(max_gpu_c=1.0)))
-    assert known(sweep.result).status == "stopped_by_guard"
-    engines = sweep.rehearsal.time.engines
-    assert not any(engine.in_flight for engine in engines)
-    assert sum(engine.tally.ended[EndReason.ABORT] for engine in engines) == 8

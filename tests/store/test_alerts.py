@@ -27,6 +27,7 @@ from sparktop.model.node import (
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, Watch
 from sparktop.model.text import clean
+from sparktop.store import SourceKey
 from tests.store.conftest import World
 
 GIB = 2**30
@@ -103,6 +104,19 @@ def test_a_full_cache_does_not_flap(world: World) -> None:
                 world.snapshot().alerts[0].since - world.snapshot().taken_at
             ).total_seconds() == 1 - second
     assert held == [False, True, True, True, True, False]
+
+
+def test_the_gravest_comes_first() -> None:
+    """Alerts are sorted by severity, then by age."""
+    world = World(Watch(nodes=(NodeTarget("n"), NodeTarget("m"))))
+    short = MemoryReading(total_bytes=100, available_bytes=9)
+    world.store.accept(NODE, NodeSample(1000, memory=short))
+    for at in (1001, 1002, 1003):
+        world.store.accept(SourceKey.node("m"), Failure(FailureKind.INTERNAL, "broke", at))
+    assert alerts(world) == [
+        ("node:m:unreachable", Severity.CRITICAL),
+        ("node:n:headroom", Severity.WARNING),
+    ]
 
 
 def test_a_server_that_restarts_again_and_again_is_one_alert(world: World) -> None:
@@ -243,6 +257,7 @@ def test_an_lmcache_that_fails_is_an_alert_whatever_it_says_of_its_health(world:
 
 MIB = 2**20
 WARN, BAD, INFO = Severity.WARNING, Severity.CRITICAL, Severity.INFO
+NODE = SourceKey.node("n")
 
 
 def watching(thresholds: NodeThresholds | None = None) -> World:

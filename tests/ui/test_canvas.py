@@ -21,7 +21,6 @@ from sparktop.ui.canvas import (
     CellsUpdate,
     FrugalUpdate,
     changed_spans,
-    is_narrow_row,
     join_close_spans,
 )
 from sparktop.ui.styles import RoleStyles
@@ -65,13 +64,6 @@ def test_every_changed_cell_is_in_a_span(old: Row, new: Row) -> None:
         assert 0 <= start < end <= WIDTH
         painted[start:end] = after[start:end]
     assert painted == after
-
-
-def test_a_wide_character_and_a_mark_do_not_count_as_two_narrow_ones() -> None:
-    """They take two cells for two characters, but what follows them is not where its index says."""
-    old, new = [("漢a\u0301", "text")], [("漢b\u0301", "text")]
-    assert not is_narrow_row(new)
-    assert list(changed_spans(old, new)) == [(0, 3)]
 
 
 ROWS: list[Row] = [

@@ -11,7 +11,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from sparktop.errors import ConfigError
 from sparktop.model.snapshot import Snapshot
 from sparktop.ui.start import screen_of
 from stage.rehearsal import Rehearsal
@@ -37,15 +36,6 @@ async def test_the_screen_is_drawn(snapshot: Snapshot, size: tuple[int, int], th
     assert any("\u2800" < char <= "\u28ff" for char in svg)
     lines = set(re.findall(r'<clipPath id="terminal-line-(\d+)"', svg))
     assert len(lines) in {size[1], size[1] - 1}
-
-
-async def test_themes_differ(snapshot: Snapshot) -> None:
-    """The theme asked for is the theme drawn; the same one gives the same bytes."""
-    dark = await screen_of(snapshot, size=(80, 24), theme="spark-dark")
-    assert dark == await screen_of(snapshot, size=(80, 24), theme="spark-dark")
-    assert dark != await screen_of(snapshot, size=(80, 24), theme="spark-light")
-    with pytest.raises(ConfigError, match="no theme 'spark-drak'"):
-        await screen_of(snapshot, size=(80, 24), theme="spark-drak")
 
 
 @pytest.mark.outside

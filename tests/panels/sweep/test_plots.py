@@ -90,15 +90,6 @@ def bars(*told: RequestBar, backends: tuple[str, ...] = ()) -> list[str]:
     return texts(timeline_rows(timeline, 100))[3:-1]
 
 
-def test_a_bar_has_its_parts_in_order() -> None:
-    """Waiting, prefill, decode: each as long as it took."""
-    (row,) = bars(RequestBar(0.0, 4.0, 10.0, queue_s=2.0, backend="p"), backends=("p",))
-    assert abs(row.count("┄") - row.count("─")) <= 1
-    assert abs(row.count("━") - 3 * row.count("┄")) <= 2
-    assert row.index("┄") < row.index("─") < row.index("━")
-    assert row.startswith("    1  │")
-
-
 def test_a_change_has_a_word_and_its_interval() -> None:
     """Better and worse are words; the interval is drawn around no change."""
     hundred, more = Value(100), Value(150)

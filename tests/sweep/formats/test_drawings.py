@@ -97,13 +97,6 @@ def test_three_figures_are_drawn_against_concurrency() -> None:
     assert "\x1b" not in text
 
 
-def test_one_level_is_no_curve() -> None:
-    """A single level gives no curve, nor does a series without levels."""
-    assert plots([made_series("a", {1: (10.0,)})]) == ""
-    assert plots([]) == ""
-    assert plots([Series("a", (), "f", "t")]) == ""
-
-
 def test_names_in_a_plot_are_clean_and_short() -> None:
     """A name cannot move the cursor or fill the screen."""
     text = plots([made_series("\x1b[2Jx" + "y" * 500, {1: (10.0,), 2: (20.0,)})])

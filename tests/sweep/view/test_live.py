@@ -56,7 +56,7 @@ from sparktop.sweep.run.progress import (
 )
 from sparktop.sweep.run.server_side import ServerLog, server_point
 from sparktop.sweep.view.levels import stored_evidence, stored_levels
-from sparktop.sweep.view.live import LiveView
+from sparktop.sweep.view.live import LiveView, completed_share
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.series import MOST_SLOTS
 from tests.known import known
@@ -206,6 +206,9 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     assert line.startswith(f"{words} · 1 min of 11 min 15 s · 2.00 /s sent, 1.00 /s completed · 3 in flight")
 
 
+PLAN = Plan((SweepTarget("proxy", "http://127.0.0.1:1"),), (1, 4, 16), climb_to=256)
+
+
 def levels(*shares: tuple[int, float]) -> tuple[PlannedLevel, ...]:
     return tuple(
         PlannedLevel(Level("proxy", concurrency_point(at), 128), LevelState.RUNNING, share=share)
@@ -215,6 +218,25 @@ def levels(*shares: tuple[int, float]) -> tuple[PlannedLevel, ...]:
 
 def key(concurrency: int) -> Level:
     return Level("proxy", concurrency_point(concurrency), 128)
+
+
+def test_the_share_never_falls_while_levels_are_added() -> None:
+    """Each doubling was counted before; halving the gap at the end adds a level that was not."""
+    course = (
+        (levels((1, 1.0), (4, 1.0), (16, 0.9)), 16),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 0.0)), 32),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 0.5)), 64),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 0.1)), 45),
+        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 1.0)), 45),
+    )
+    shares: list[float] = [0.0]
+    for planned, at in course:
+        share = known(completed_share(PLAN, planned, key(at), None, shares[-1]))
+        shares.append(share)
+    del shares[0]
+    assert shares == sorted(shares)
+    assert shares[0] < 0.5, "four more levels may follow"
+    assert shares[-1] == 1.0
 
 
 def test_levels_of_a_search_stand_in_the_order_of_the_axis() -> None:
