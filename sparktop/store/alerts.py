@@ -217,7 +217,8 @@ def judge_dead_rank(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, w
     else:
         message = f"{words}, and the server still answers"
         values: Values = {**event.values, "limit_s": ENDS_WITHIN_S}
-        alerts.hold(alert_id, Severity.CRITICAL, key.name, message, values, when)
+        ended = Instant(event.at_s, event.at)
+        alerts.hold(alert_id, Severity.CRITICAL, key.name, message, values, when, since=ended)
 
 
 def _judge_kv_cache(

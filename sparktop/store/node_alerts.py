@@ -315,7 +315,7 @@ def _swap_gauge(sample: NodeSample, thresholds: NodeThresholds, window_s: float 
     return Gauge(
         "swap-in",
         rate,
-        f"{(rate or 0) / MIB:.1f} MiB/s come back from swap: memory is short",
+        f"{numbers.data_rate(rate or 0.0, 9).strip()} come back from swap: programs wait for the disk",
         thresholds.swap_in_warn_mib_per_s * MIB,
         clear_factor=RATE_CLEARS_AT,
         quiet_s=QUIET_S,

@@ -373,7 +373,7 @@ def test_the_messages_have_figures() -> None:
     } == {
         "headroom": (BAD, "4.0 GiB of memory left (4 %)"),
         "thermal": (BAD, "GPU 3 at 88 °C: 1 °C below its thermal limit of 89 °C"),
-        "swap-in": (WARN, "2.5 MiB/s come back from swap: memory is short"),
+        "swap-in": (WARN, "2.6 MB/s come back from swap: programs wait for the disk"),
         "rdma-errors": (WARN, "roce0: RDMA errors 14/s (out_of_sequence 10/s, b 120/min, a 60/min)"),
         "sensors": (BAD, "sensor nvme at 86 °C, critical from 84.8 °C, and 1 more"),
     }

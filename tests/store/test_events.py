@@ -287,6 +287,7 @@ def test_a_dead_rank_is_in_the_top_line_while_its_server_answers(two_machines: W
     assert len(ended) == 1
     play(two_machines, 8, BUSY)
     top = verdict(two_machines.snapshot())
+    assert ended[0].since in [one.since for one in two_machines.snapshot().alerts]
     assert top.severity is Severity.CRITICAL
     assert top.words == top.short == "b: worker TP1 (pid 41) ended"
     play(two_machines, 8, BUSY)

@@ -191,9 +191,10 @@ def _entry(event: Alert | Event) -> _Entry:
 
 
 def _of_now(values: Sequence[str]) -> Iterator[str]:
-    """Yield the texts of values, of which the first says that it is of now, unless it is only a time span."""
+    """Yield the texts of values; the first says that it is of now, unless it is a time or a limit."""
     for number, value in enumerate(values):
-        yield value if number or value.startswith("in the last ") else f"now {value}"
+        is_measured = not value.startswith(("in the last ", "alert ", "critical ", "ends "))
+        yield f"now {value}" if is_measured and not number else value
 
 
 def _time_of_day(time: datetime) -> str:
@@ -262,8 +263,11 @@ def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
         number = f"{value:.0f}"
     elif name.endswith("_bytes"):
         number = numbers.data(value, 9).strip()
-    elif name.endswith("_bytes_per_s"):
-        number, unit = numbers.data_rate(value, 9).strip(), ""
+    elif suffix in {"bytes_per_s", "mib_per_s"}:
+        step = 2**20 if suffix == "mib_per_s" else 1
+        number, unit = numbers.data_rate(step * value, 9).strip(), ""
+    elif suffix == "percent" and 0 < value < 1:
+        number = "<1"
     elif suffix == "per_s":
         number, unit = numbers.often(value), ""
     elif suffix == "ratio" and value < _DECIMAL_BELOW:

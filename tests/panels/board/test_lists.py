@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import TimeBar, cell_of, event_words, time_bar_row, time_of
-from sparktop.panels.board.events import events_panel, events_screen
+from sparktop.panels.board.events import events_panel, events_screen, value_texts
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.board.scene import Scene, is_worst_first
 from sparktop.panels.board.view import FLEET, Arrangement, Sort, View
@@ -56,6 +56,14 @@ def everything(width: int, subject: str, height: int = 20) -> str:
     assert {row_width(row) for row in rows} == {width}
     assert len(rows) >= height
     return " ".join(" ".join(row_text(row).strip("│") for row in rows[1:-1]).split())
+
+
+def test_only_a_measured_value_is_of_now() -> None:
+    """A time span or a limit that stands alone behind an alert is not."""
+    for values, words in (({"limit_s": 5.0}, "· alert after 5 s"), (VALUES, "· now memory left 7.9")):
+        alert = Alert("backend:b:dead-rank", Severity.CRITICAL, "b", "ended", NOON, values)
+        rows = events_screen(Snapshot(NOON, 100.0, 1.0, 2.0, alerts=(alert,)), 120, 5)
+        assert words in " ".join(row_text(row) for row in rows)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -193,3 +201,13 @@ def test_load_between_two_samples_is_held_and_a_gap_is_a_line() -> None:
 def test_a_cell_is_found_again_by_its_time() -> None:
     """A click on a cell shows the moment that the cell stands for."""
     assert [cell_of(BAR, time_of(BAR, cell, 60), 60) for cell in range(60)] == [*range(60)]
+
+
+def test_limits_stand_behind_the_values_and_say_on_which_side_an_alert_is() -> None:
+    """Figures have the units that screens have."""
+    left = {"headroom_gib": 7.97, "limit_gib": 8.0, "clears_at_gib": 8.8}
+    assert [*value_texts(left)] == ["memory left 7.97 GiB (alert below 8 GiB, ends above 8.8 GiB)"]
+    swap = {"swap_in_mib_per_s": 200.3, "limit_mib_per_s": 1.0, "clears_at_mib_per_s": 0.5}
+    assert [*value_texts(swap)] == ["swap in 210 MB/s (alert at 1.0 MB/s, ends below 524 kB/s)"]
+    clock = {"sm_clock_mhz": 714.0, "limit_mhz": 1000.0, "kv_cache_percent": 0.327}
+    assert [*value_texts(clock)] == ["SM clock 714 MHz (alert below 1000 MHz)", "KV cache used <1 %"]
