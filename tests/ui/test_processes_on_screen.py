@@ -39,18 +39,6 @@ async def test_the_table_fills_the_screen_and_goes_back() -> None:
         assert board.zoomed() is None
 
 
-async def test_arrows_scroll_the_table() -> None:
-    """The heading stays where it is while the rows move, by one a key, and stop at the end."""
-    async with Board(picture).on((80, 16)) as board:
-        await board.press("down", "P")
-        for keys, rows in ((0, "1–11"), (2, "3–13"), (9, "4–14")):
-            await board.press(*["down"] * keys)
-            assert f"{rows} of 14" in board.text
-        await board.press("up")
-        assert "3–13 of 14" in board.text
-        assert "▼GPU mem" in board.text
-
-
 async def test_tables_are_read_only_while_in_sight() -> None:
     """The monitor is called when a table comes into sight and when it is gone, once each."""
     asked: list[tuple[str, ...]] = []

@@ -9,10 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sparktop.model.series import HistoryTable, Series
-from sparktop.panels.parts.graph import (
-    Graph,
-    TimeAxis,
-)
 from sparktop.panels.parts.text import (
     fit_row,
     fitted_names,
@@ -77,36 +73,6 @@ def test_names_that_do_not_fit_are_cut_where_they_are_alike(
 ) -> None:
     """What all begin with goes first; a number is never cut, and a name alone loses its end as before."""
     assert tuple(fitted_names(names, 8)[name].rstrip() for name in names) == shown
-
-
-GRID_AXIS = TimeAxis(100.0, 1.0)
-
-
-def newest(*values: float | None) -> Series:
-    history = HistoryTable(("value",))
-    for index, value in enumerate(values):
-        history.append(100.0 - len(values) + 1 + index, {"value": value})
-    return history.series()["value"]
-
-
-def titled(name: str = "g", *values: float | None, over: Series | None = None, both: bool = False) -> Graph:
-    return Graph(
-        [(name, "title")],
-        newest(*values),
-        "cpu",
-        lambda top: f"{top:g} s",
-        over=over,
-        over_gradient="waiting",
-        over_holds_both=both,
-        empty="no traffic",
-    )
-
-
-def test_nothing_to_draw_says_why() -> None:
-    """Without a single value the reason stands in the middle, and no scale."""
-    texts = [row_text(row) for row in titled("TTFT", None, None).rows(30, 5, GRID_AXIS)]
-    assert "no traffic" in "".join(texts)
-    assert " s" not in texts[0]
 
 
 def series(points: Sequence[tuple[float, float | None]]) -> Series:
