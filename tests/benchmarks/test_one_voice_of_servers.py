@@ -17,6 +17,7 @@ import random
 import stuck
 
 from sparktop.analysis.summary import verdict
+from sparktop.model.event import Phase
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import header_row
 from sparktop.panels.board.scene import Scene, flatten
@@ -88,6 +89,11 @@ def check_texts(snapshot: Snapshot) -> None:
     if stuck_alert is not None and view.ok:
         words = "may be stuck" if view.state is BackendState.SUSPECT else view.state.value
         assert stuck_alert.message.startswith(f"{words} with"), texts
+    for alert in snapshot.alerts:
+        begun = [one for one in snapshot.events if one.about == alert.id and one.phase is Phase.BEGIN]
+        assert {one.since for one in begun[-1:]} <= {alert.since}, "an alert and its event have one time"
+    shown = [one.since for one in snapshot.events_beside_alerts]
+    assert shown == sorted(shown), "the list of events is in the order of the times that it names"
     assert not top.words.startswith("all well") or view.state in _WELL, texts
     if view.state in {BackendState.STUCK, BackendState.SUSPECT}:
         assert top.severity is not None, texts
