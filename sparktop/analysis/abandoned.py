@@ -146,9 +146,9 @@ class _Watched(Struct):
         finished = sum(view.finished.values())
         if view.rate_note is not None:  # its tokens are counted when a request finishes
             finished += view.generation_tokens or 0.0
-        same = view.start_time, view.restarts, finished, view.running, view.prompt_tokens
-        if same != self.same:
-            self.same, self.same_from, self.asked_at = same, at, {}
+        counters = view.start_time, view.restarts, finished, view.running, view.prompt_tokens
+        if counters != self.same:
+            self.same, self.same_from, self.asked_at = counters, at, {}
             self._forget()
         self.polled_at = at
         self.polls += 1
@@ -204,14 +204,14 @@ class _Watched(Struct):
         nobody = "0 connections" if counted_by is None else f"0 in flight at {counted_by.name}"
         if self.monitors and counted_by is None:
             nobody = f"0 clients (monitors: {self.monitors})"
-        said = f"{count}, {nobody} for {numbers.age(lasted_s)}" + (
+        words = f"{count}, {nobody} for {numbers.age(lasted_s)}" + (
             "" if generated_tokens is None else f", {generated_tokens:,.0f} tokens"
         )
-        sure, line = Sure.LIKELY, f"works for nobody: {said}"
+        sure, line = Sure.LIKELY, f"works for nobody: {words}"
         # vLLM and SGLang work on requests with background: true while no client is connected.
         may_be_wanted = bool(view.responses) or (view.responses is None and view.engine == "vllm")
         if may_be_wanted:
-            sure, line = Sure.UNKNOWN, f"no client: {said}; perhaps in the background"
+            sure, line = Sure.UNKNOWN, f"no client: {words}; perhaps in the background"
         if sockets is None:
             sure, line = Sure.UNKNOWN, f"{line}; its connections cannot be seen"
         hung_up = 0 if sockets is None else sockets.hung_up
@@ -315,14 +315,14 @@ class Orphans:
         for name, node in now.nodes.items():
             loads = node.sample.workloads if node.ok and node.sample is not None else None
             for process in () if loads is None else loads.processes:
-                held = sum(gpu.bytes_of({process.pid}) for gpu in node.gpus)
-                if process.adopted and held >= _LEAST_BYTES:
-                    orphans[name, process.pid] = process, held
+                held_bytes = sum(gpu.bytes_of({process.pid}) for gpu in node.gpus)
+                if process.adopted and held_bytes >= _LEAST_BYTES:
+                    orphans[name, process.pid] = process, held_bytes
         self._since = {key: self._since.get(key, now.at) for key in orphans}
-        for (name, pid), (process, held) in orphans.items():
+        for (name, pid), (process, held_bytes) in orphans.items():
             lasted_s = now.at - self._since[name, pid]
             if lasted_s >= ORPHAN_S:
-                yield _orphan_finding(name, process, held, lasted_s)
+                yield _orphan_finding(name, process, held_bytes, lasted_s)
 
 
 def _orphan_finding(node: str, process: Workload, held: int, lasted_s: float) -> Finding:

@@ -142,14 +142,14 @@ def prefill_s(polls: Sequence[Poll]) -> float | None:
     None if it generates, holds no request, has done so for less than `_LEAST_PREFILL_S`, or its KV cache has
     not grown for `_LONGEST_CHUNK_S`.
     """
-    last = polls[-1] if polls else None
-    if last is None or not last.running or last.generated is None:
+    newest = polls[-1] if polls else None
+    if newest is None or not newest.running or newest.generated is None:
         return None
-    begin_at = last.at
+    begin_at = newest.at
     grew_at: float | None = None
     # From the newest poll back, as long as nothing was generated and the cache did not shrink.
     for later, earlier in pairwise(reversed(polls)):
-        if earlier.generated != last.generated or earlier.kv_percent is None or later.kv_percent is None:
+        if earlier.generated != newest.generated or earlier.kv_percent is None or later.kv_percent is None:
             break
         if later.kv_percent < earlier.kv_percent:
             break
@@ -158,8 +158,8 @@ def prefill_s(polls: Sequence[Poll]) -> float | None:
         if not earlier.running:
             break
         begin_at = earlier.at
-    is_recent = grew_at is not None and last.at - grew_at <= _LONGEST_CHUNK_S
-    lasted_s = last.at - begin_at
+    is_recent = grew_at is not None and newest.at - grew_at <= _LONGEST_CHUNK_S
+    lasted_s = newest.at - begin_at
     return lasted_s if is_recent and lasted_s >= _LEAST_PREFILL_S else None
 
 

@@ -127,9 +127,9 @@ def _significant_trend(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
     span_s, change = map(sum, zip(*steps, strict=True))
     pace = change / span_s
     excess = [[step_change - pace * step_s for step_s, step_change in run] for run in runs]
-    alone = sum(deviation * deviation for run in excess for deviation in run)
+    squares = sum(deviation * deviation for run in excess for deviation in run)
     together = sum(deviation * other for run in excess for deviation, other in pairwise(run))
-    error = math.sqrt((alone + max(0.0, 2 * together)) * len(steps) / (len(steps) - 1))
+    error = math.sqrt((squares + max(0.0, 2 * together)) * len(steps) / (len(steps) - 1))
     if not change or abs(change) < CLAIM_T * error:
         return None
     slope = median(

@@ -219,8 +219,8 @@ def gpu_at_work(evidence: Evidence) -> float | None:
     )
     if any(len(machine.polls) < _FEWEST_SAMPLES for machine in machines):
         return None
-    used = gpu_percent(_within_window(replace(evidence, machines=machines, window_s=RECENT_S)))
-    return used if used is not None and used >= BUSY_GPU_PERCENT else None
+    used_percent = gpu_percent(_within_window(replace(evidence, machines=machines, window_s=RECENT_S)))
+    return used_percent if used_percent is not None and used_percent >= BUSY_GPU_PERCENT else None
 
 
 def power_limit(evidence: Evidence) -> Limit | None:
@@ -242,15 +242,15 @@ def cpu_limit(evidence: Evidence) -> Limit | None:
 
     The caller has checked that requests run all the time.
     """
-    used = gpu_percent(evidence)
-    if used is not None and used > BUSY_GPU_PERCENT:
+    gpu_use = gpu_percent(evidence)
+    if gpu_use is not None and gpu_use > BUSY_GPU_PERCENT:
         return None
-    waits = "" if used is None else f", the GPU is busy only {used:.0f} % of the time"
+    waits = "" if gpu_use is None else f", the GPU is busy only {gpu_use:.0f} % of the time"
     server = evidence.server_cores
     if server is not None and server >= _FULL_CORE_SHARE:
         reason = f"the HTTP server uses {server:.2f} cores{waits}"
         return Limit(LimitKind.CPU, reason, None, 100 * server, 100.0, "%")
-    if used is None:
+    if gpu_use is None:
         return None
     for machine in evidence.machines:
         full = known_median(poll.core_percent for poll in machine.polls) or 0.0
@@ -325,11 +325,11 @@ def split_limit(evidence: Evidence) -> Limit | None:
     judged_even = split is not None and split.word is split.word_now is BalanceWord.BALANCED
     if evidence.router is None or judged_even:
         return None
-    mine = newest_polls(evidence.polls, evidence.window_s)
+    own_polls = newest_polls(evidence.polls, evidence.window_s)
     for peer in evidence.peers:
-        pairs = _simultaneous_polls(mine, peer.polls)
+        pairs = _simultaneous_polls(own_polls, peer.polls)
         uneven_pairs = _uneven_pairs(pairs, evidence, peer)
-        if uneven_pairs and len(pairs) >= len(mine) / 2 and len(uneven_pairs) >= _OFTEN * len(pairs):
+        if uneven_pairs and len(pairs) >= len(own_polls) / 2 and len(uneven_pairs) >= _OFTEN * len(pairs):
             return _uneven_limit(evidence, peer, uneven_pairs)
     return None
 
@@ -354,9 +354,9 @@ def _is_about_this_server(evidence: Evidence, split: Balance) -> bool:
     # Of two servers, one has too little and so the other too much.
     if split.word is BalanceWord.OSCILLATING or len(split.backends) == 2:  # noqa: PLR2004 - a pair
         return True
-    mine = newest_polls(evidence.polls, evidence.window_s)
+    own_polls = newest_polls(evidence.polls, evidence.window_s)
     return any(
-        _uneven_pairs(_simultaneous_polls(mine, peer.polls), evidence, peer) for peer in evidence.peers
+        _uneven_pairs(_simultaneous_polls(own_polls, peer.polls), evidence, peer) for peer in evidence.peers
     )
 
 
@@ -385,10 +385,10 @@ def _simultaneous_polls(mine: Sequence[Poll], others: Sequence[Poll]) -> list[tu
     for poll in mine:
         index = bisect_left(times, poll.at)
         neighbours = others[max(0, index - 1) : index + 1]
-        near = min(neighbours, key=lambda other: abs(other.at - poll.at), default=None)
-        are_reported = near is not None and None not in {poll.running, near.running}
-        if near is not None and are_reported and abs(near.at - poll.at) <= _APART_S:
-            pairs.append((poll, near))
+        nearest = min(neighbours, key=lambda other: abs(other.at - poll.at), default=None)
+        are_reported = nearest is not None and None not in {poll.running, nearest.running}
+        if nearest is not None and are_reported and abs(nearest.at - poll.at) <= _APART_S:
+            pairs.append((poll, nearest))
     return pairs
 
 
@@ -397,11 +397,11 @@ def _could_take_requests(loaded: Poll, other: Poll, *, slots: int | None) -> boo
 
     It is nearly idle beside it, or `loaded` lets requests wait while half of the `slots` of `other` are free.
     """
-    held, other_held = _requests_at(loaded), _requests_at(other)
-    if held < _FEWEST_HELD or other.waiting:
+    ours, other_held = _requests_at(loaded), _requests_at(other)
+    if ours < _FEWEST_HELD or other.waiting:
         return False
     half_free = slots is not None and other_held <= slots / 2
-    return other_held <= _IDLE_BESIDE * held or bool(loaded.waiting and half_free and other_held <= held / 2)
+    return other_held <= _IDLE_BESIDE * ours or bool(loaded.waiting and half_free and other_held <= ours / 2)
 
 
 def _requests_at(poll: Poll) -> float:
@@ -414,17 +414,17 @@ def slots_limit(evidence: Evidence, load: Load) -> Limit | None:
     Where that number is not known, it is inferred: the running requests stay at their maximum while others
     wait, although the KV cache has room for the next.
     """
-    slots, most = evidence.slots, load.running_most
+    slots, peak = evidence.slots, load.running_most
     if not _slots_are_full(evidence, load):
         return None
     if slots is not None:
-        reason = f"{most:.0f} of {slots} run, {load.waiting:.0f} wait on average"
+        reason = f"{peak:.0f} of {slots} run, {load.waiting:.0f} wait on average"
     else:
-        reason = f"never more than {most:.0f} run, while {load.waiting:.0f} wait on average"
+        reason = f"never more than {peak:.0f} run, while {load.waiting:.0f} wait on average"
     kv = load.kv_percent
     if kv is not None:
         reason += f"; KV cache {kv:.0f} %"
-    return Limit(LimitKind.SLOTS, reason, _room_text(load), most, float(slots or most), "requests")
+    return Limit(LimitKind.SLOTS, reason, _room_text(load), peak, float(slots or peak), "requests")
 
 
 def _slots_are_full(evidence: Evidence, load: Load) -> bool:
@@ -462,8 +462,8 @@ def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
         return Limit(LimitKind.KV, reason, _fit_text(evidence, load), kv, 100.0, "%")
     if kv is None or not kv_is_tight(evidence, load):
         return None
-    used = f"{kv:.0f} % used by {load.running:.0f} requests, {100 - kv:.0f} % free"
-    reason = f"{used}; {load.waiting:.0f} wait on average"
+    usage_words = f"{kv:.0f} % used by {load.running:.0f} requests, {100 - kv:.0f} % free"
+    reason = f"{usage_words}; {load.waiting:.0f} wait on average"
     return Limit(LimitKind.KV, reason, _fit_text(evidence, load), kv, 100.0, "%")
 
 
@@ -574,21 +574,21 @@ def _computes_unseen(evidence: Evidence) -> bool:
 
 def _unseen_limit(evidence: Evidence, load: Load) -> Limit:
     """Return the limit of a server whose requests are too short to be seen, by the use of its GPU."""
-    used, rate = gpu_percent(evidence), "" if not load.prompt_tps else f" at {load.prompt_tps:,.0f} tok/s"
+    percent, rate = gpu_percent(evidence), "" if not load.prompt_tps else f" at {load.prompt_tps:,.0f} tok/s"
     reason = f"requests too short to be seen compute prompts{rate}"
-    if used is None or evidence.neighbours:
+    if percent is None or evidence.neighbours:
         return _unknown_limit(f"{reason}: only a GPU of its own shows whether it is full")
-    reason = f"{reason}; the GPU is {used:.0f} % busy"
-    if used >= BUSY_GPU_PERCENT:
-        return Limit(LimitKind.PREFILL, reason, None, used, 100.0, "%")
+    reason = f"{reason}; the GPU is {percent:.0f} % busy"
+    if percent >= BUSY_GPU_PERCENT:
+        return Limit(LimitKind.PREFILL, reason, None, percent, 100.0, "%")
     kind, suffix = _who_sends_too_little(evidence)
-    return Limit(kind, f"{reason}{suffix}", None, 100.0 - used, 100.0, "%")
+    return Limit(kind, f"{reason}{suffix}", None, 100.0 - percent, 100.0, "%")
 
 
 def _is_short_of_requests(evidence: Evidence) -> bool:
     """Return whether the server lacked requests of late, and has free slots and no queue now."""
-    last = evidence.polls[-1]
-    if last.waiting or (evidence.slots and (last.running or 0.0) >= evidence.slots):
+    newest = evidence.polls[-1]
+    if newest.waiting or (evidence.slots and (newest.running or 0.0) >= evidence.slots):
         return False
     recent = newest_polls(evidence.polls, evidence.window_s * _NEWEST_SHARE)
     return any(poll.running == 0 and not poll.waiting for poll in recent)
@@ -597,7 +597,7 @@ def _is_short_of_requests(evidence: Evidence) -> bool:
 def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
     """Return the kind of the limit of a server that lacks requests, and what the router shows, in words."""
     # `routed` is None where the router does not count what it sends, `held` where not what it has.
-    name, held, split = evidence.router, evidence.requests_in_router, evidence.split
+    name, held_count, split = evidence.router, evidence.requests_in_router, evidence.split
     if split is not None and split.in_sweep:
         return LimitKind.CLIENT, "; this sweep sends no more"
     if name is None and evidence.unmatched_router is not None:
@@ -605,11 +605,11 @@ def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
     if name is None or evidence.routed is False:
         return LimitKind.CLIENT, ""
     slow = "" if evidence.slow_router is None else f"; {name} is slow: {evidence.slow_router}"
-    if held is not None and held >= _HELD_BACK:
-        return LimitKind.ROUTER, f"; {held:.0f} requests are still in {name}{slow}"
+    if held_count is not None and held_count >= _HELD_BACK:
+        return LimitKind.ROUTER, f"; {held_count:.0f} requests are still in {name}{slow}"
     if slow:
         return (LimitKind.ROUTER if evidence.routed else LimitKind.CLIENT_OR_ROUTER), slow
-    kind = LimitKind.CLIENT_OR_ROUTER if held is None else LimitKind.CLIENT
+    kind = LimitKind.CLIENT_OR_ROUTER if held_count is None else LimitKind.CLIENT
     return kind, ""
 
 
@@ -618,14 +618,14 @@ def held_back_limit(evidence: Evidence, load: Load) -> Limit | None:
 
     These may wait in the router, or for clients that take their answers slowly.
     """
-    held, slots, last = evidence.requests_in_router, evidence.slots, evidence.polls[-1]
-    if held is None or slots is None or evidence.routed is False or last.waiting:
+    held_count, slots, newest = evidence.requests_in_router, evidence.slots, evidence.polls[-1]
+    if held_count is None or slots is None or evidence.routed is False or newest.waiting:
         return None
-    if held < max(_HELD_BACK, load.running) or load.running_most > slots / 2:
+    if held_count < max(_HELD_BACK, load.running) or load.running_most > slots / 2:
         return None
     run = f"{load.running:.0f} of {slots} slots run on average"
-    reason = f"{held:.0f} requests are in {evidence.router} and at no server; {run}"
-    return Limit(LimitKind.CLIENT_OR_ROUTER, reason, None, held, None, "requests")
+    reason = f"{held_count:.0f} requests are in {evidence.router} and at no server; {run}"
+    return Limit(LimitKind.CLIENT_OR_ROUTER, reason, None, held_count, None, "requests")
 
 
 def long_prefill_limit(load: Load) -> Limit | None:
@@ -655,8 +655,8 @@ def step_limit(evidence: Evidence, load: Load, cost: StepFit | None) -> Limit:
     """Return what limits steps of decoding; unknown where figures are missing or contradict each other."""
     if cost is None:
         at_end = "it counts tokens only as requests end, which shows no steps"
-        few = "too few engine steps were counted to tell"
-        return _unknown_limit(at_end if evidence.counts_at_end else few)
+        too_few = "too few engine steps were counted to tell"
+        return _unknown_limit(at_end if evidence.counts_at_end else too_few)
     if cost.unexplained > _UNEXPLAINED:
         return _unknown_limit("its steps take longer and shorter times than their sizes explain")
     flat = cost.sure_flatness
@@ -674,17 +674,17 @@ def _why_not_judged(evidence: Evidence, cost: StepFit, flat: float | None) -> st
 
     `flat` is the part of a step that is fixed, 0 to 1; None if it is not known.
     """
-    used, reads = gpu_percent(evidence), evidence.read_percent
+    used_percent, reads = gpu_percent(evidence), evidence.read_percent
     if (power := _waiting_ranks_w(evidence)) is not None:
         return f"its GPUs wait ({power:.0f} W each): whether for the link or each other is not clear yet"
-    if used is not None and used < BUSY_GPU_PERCENT:
+    if used_percent is not None and used_percent < BUSY_GPU_PERCENT:
         cores = ", no CPU core is full" if sees_cores(evidence) else ""
-        return f"the GPU is busy only {used:.0f} % of the time{cores}"
+        return f"the GPU is busy only {used_percent:.0f} % of the time{cores}"
     if cost.prompt_share > 1 - PROMPTS:
         return f"prompts take {100 * cost.prompt_share:.0f} % of the time, decoding the rest"
     if reads is not None and reads >= _READS and (flat is None or flat > _STEEP):
         return None
-    if used is None:
+    if used_percent is None:
         return "whether its GPU waits is not seen: watch its machine"
     return _why_unclear(evidence, cost, flat)
 

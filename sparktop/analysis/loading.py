@@ -315,8 +315,8 @@ class StartStallRule:
         if any(moved):
             self._moved_at = now.at
         seconds, about = now.at - self._moved_at, view.start_memory
-        last = about.last if about is not None else None
-        past_s = None if last is None else last.phases.get(loading.phase)
+        last_start = about.last if about is not None else None
+        past_s = None if last_start is None else last_start.phases.get(loading.phase)
         if seconds < BLIND_S[0] or (loading.phase_s or 0.0) < _LONGER * (past_s or 0.0):
             return
         machines = [self._machines[name] for name in view.nodes if name in self._machines]
@@ -336,19 +336,19 @@ class StartStallRule:
         newest, before = self._machines.get(node.name), self._earlier.get(node.name)
         if newest is not None and newest.sample.at == node.sample.at:
             return False
-        seen = self._machines[node.name] = _machine_of(view, loading, node, node.sample)
-        if before is None or seen.sample.at - before.sample.at >= _WINDOW_S:
-            self._earlier[node.name] = seen
-        return seen.is_active or before is None or seen.has_moved_since(before)
+        state = self._machines[node.name] = _machine_of(view, loading, node, node.sample)
+        if before is None or state.sample.at - before.sample.at >= _WINDOW_S:
+            self._earlier[node.name] = state
+        return state.is_active or before is None or state.has_moved_since(before)
 
 
 def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSample) -> _Machine:
     """Return what a machine shows of a start."""
     loads = sample.workloads
     engine = "" if view.start_memory is None else view.start_memory.process.engine or ""
-    listed, here = () if loads is None else loads.processes, machine.name == loading.node
+    listed, local = () if loads is None else loads.processes, machine.name == loading.node
     # A process ID holds on the server's own machine only; elsewhere its ranks are known by their engine.
-    processes = [each for each in listed if (each.server == loading.pid if here else each.engine == engine)]
+    processes = [row for row in listed if (row.server == loading.pid if local else row.engine == engine)]
     pids = {process.pid for process in processes}
     gpus = [  # one whose processes are not listed may be its own
         gpu

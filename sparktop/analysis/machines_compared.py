@@ -212,14 +212,14 @@ class MachinesCompared:
     def _findings_in(self, group: MachineGroup, at: float) -> list[tuple[set[str], Finding]]:
         """Return (machines concerned, finding) for all that is wrong in a group, what is only noted last."""
         shown_keys = {finding.key for finding in self._found}
-        found = [
-            *(({one.subject}, one) for view in group.machines for one in alone_facts(view, group)),
+        findings = [
+            *(({fact.subject}, fact) for view in group.machines for fact in alone_facts(view, group)),
             *differences_of(group),
             *clocks_apart(group, shown_keys),
             *(subnets_apart(group) if group.is_linked else ()),
             *(self._slower(group, at, shown_keys) if group.engine is not None else ()),
         ]
-        return sorted(found, key=lambda pair: pair[1].severity is None)
+        return sorted(findings, key=lambda pair: pair[1].severity is None)
 
     def _slower(
         self, group: MachineGroup, at: float, shown_keys: Container[str]
@@ -358,15 +358,15 @@ UNREADABLE = "NCCL and its variables (the engine is another user's)"
 
 def unknown_in(group: MachineGroup) -> dict[str, list[str]]:
     """Return what could not be read, with the names of the machines."""
-    known = {fact.title: set(values) for fact, values in _compared(group) if fact.key in _ALWAYS}
-    known[_FIRMWARE] |= {view.name for view in group.machines if not _setup(view).rails}
-    known["clock"] = set(_known(group, _clock_gap))
+    stated = {fact.title: set(values) for fact, values in _compared(group) if fact.key in _ALWAYS}
+    stated[_FIRMWARE] |= {view.name for view in group.machines if not _setup(view).rails}
+    stated["clock"] = set(_known(group, _clock_gap))
     if group.engine is not None:
         processes = _processes(group, group.engine)
-        known["process of the engine"] = set(processes)
+        stated["process of the engine"] = set(processes)
         hidden = {name for name, process in processes.items() if process.variables is None}
-        known[UNREADABLE] = {name for name in group.names if name not in hidden}
-    missing = {title: [name for name in group.names if name not in names] for title, names in known.items()}
+        stated[UNREADABLE] = {name for name in group.names if name not in hidden}
+    missing = {title: [name for name in group.names if name not in names] for title, names in stated.items()}
     return {title: names for title, names in missing.items() if names}
 
 
@@ -391,8 +391,8 @@ def _difference(
     ranked = Counter(values.values()).most_common()
     if not ranked[1:]:
         return
-    (usual, most), (_, second_count) = ranked[:2]
-    odd = [name for name, value in values.items() if value != usual or most == second_count]
+    (usual, usual_count), (_, second_count) = ranked[:2]
+    odd = [name for name, value in values.items() if value != usual or usual_count == second_count]
     names_of = {value: [name for name in values if values[name] == value] for value, _ in ranked}
     listed = " vs. ".join(f"{value} on {_names(names)}" for value, names in names_of.items())
     line = f"{fact.title} differ{'' if fact.key in _PLURAL else 's'}: {listed}"
@@ -416,8 +416,8 @@ def _variables(processes: Mapping[str, EngineSetup]) -> dict[str, Mapping[str, s
 def process_of(view: NodeView, backend: str) -> EngineSetup | None:
     """Return the process of a server on a machine: that of a rank which has loaded NCCL, if one has."""
     others = {process.pid for process in view.engine_processes if process.backend not in {None, backend}}
-    mine = [process for process in _setup(view).engines if process.pid not in others]
-    return next((process for process in mine if process.nccl is not None), mine[0] if mine else None)
+    own = [process for process in _setup(view).engines if process.pid not in others]
+    return next((process for process in own if process.nccl is not None), own[0] if own else None)
 
 
 # Facts that are wrong on a machine, whatever the others have.
@@ -554,9 +554,9 @@ def subnets_of(group: MachineGroup) -> dict[str, dict[IPv4Network, bool]]:
             with suppress(ValueError):  # an agent's text may be anything
                 networks[view.name].append(IPv4Network(subnet, strict=False))
     has_peer: dict[str, dict[IPv4Network, bool]] = {}
-    for name, mine in networks.items():
+    for name, own_networks in networks.items():
         theirs = [subnet for peer, subnets in networks.items() if peer != name for subnet in subnets]
-        has_peer[name] = {subnet: any(map(subnet.overlaps, theirs)) for subnet in mine}
+        has_peer[name] = {subnet: any(map(subnet.overlaps, theirs)) for subnet in own_networks}
     return has_peer
 
 
@@ -566,20 +566,20 @@ def subnets_apart(group: MachineGroup) -> Iterator[tuple[set[str], Finding]]:
     if len(subnets) < 2 or not all(subnets.values()):  # noqa: PLR2004 - a peer is needed
         return
     lonely = {
-        name: next(subnet for subnet, has_peer in mine.items() if not has_peer)
-        for name, mine in subnets.items()
-        if not all(mine.values())
+        name: next(subnet for subnet, has_peer in own_subnet.items() if not has_peer)
+        for name, own_subnet in subnets.items()
+        if not all(own_subnet.values())
     }
     if len(lonely) == 1:  # one with a subnet of its own is right, unless it lacks one that all others share
-        (mine,) = (subnets[name] for name in lonely)
+        (own_subnet,) = (subnets[name] for name in lonely)
         others = [set(theirs) for name, theirs in subnets.items() if name not in lonely]
         common = set[IPv4Network].intersection(*others) if len(others) > 1 else ()
-        if any(mine.values()) and all(any(map(subnet.overlaps, mine)) for subnet in common):
+        if any(own_subnet.values()) and all(any(map(subnet.overlaps, own_subnet)) for subnet in common):
             return
     if lonely:
-        shown = "; ".join(f"{subnet} on {name}" for name, subnet in list(lonely.items())[:3])
-        last = next(view for view in reversed(group.machines) if view.name in lonely)
-        yield set(lonely), _finding(group, last, _CABLES, f"subnets without a peer: {shown}")
+        subnet_words = "; ".join(f"{subnet} on {name}" for name, subnet in list(lonely.items())[:3])
+        last_lonely = next(view for view in reversed(group.machines) if view.name in lonely)
+        yield set(lonely), _finding(group, last_lonely, _CABLES, f"subnets without a peer: {subnet_words}")
 
 
 def _clock_gap(view: NodeView) -> ClockGap | None:
@@ -602,9 +602,9 @@ def clocks_apart(group: MachineGroup, shown_keys: Container[str] = ()) -> Iterat
     usual = order[(len(order) - 1) // 2]
     for view in group.machines:
         gap = gaps.get(view.name, gaps[usual])
-        apart, key = gap.ahead_s - gaps[usual].ahead_s, f"clocks/{view.name}"
+        apart_s, key = gap.ahead_s - gaps[usual].ahead_s, f"clocks/{view.name}"
         limit_s = _CLOCKS_TOGETHER_S if key in shown_keys else CLOCKS_APART_S
-        if view.name != usual and abs(apart) - gap.error_s - gaps[usual].error_s > limit_s:
-            way = "ahead of" if apart > 0 else "behind"
-            line = f"clock of {view.name} is {abs(apart):.1f} s {way} that of {usual}"
+        if view.name != usual and abs(apart_s) - gap.error_s - gaps[usual].error_s > limit_s:
+            way = "ahead of" if apart_s > 0 else "behind"
+            line = f"clock of {view.name} is {abs(apart_s):.1f} s {way} that of {usual}"
             yield {view.name}, _finding(group, view, _CLOCKS._replace(key=key), line)

@@ -294,8 +294,8 @@ def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Mach
     They can if rank 0 of the engine is on these nodes, and none of the follower's ranks is.
     """
     own_ranks = [_ranks(processes, follower.engine) for node, _, processes in nodes if node.name in places]
-    here = frozenset().union(*own_ranks)
-    return (0, 0) in here and not follower.ranks & here
+    ranks_here = frozenset().union(*own_ranks)
+    return (0, 0) in ranks_here and not follower.ranks & ranks_here
 
 
 def _ranks(processes: Iterable[EngineProcess], engine: str) -> frozenset[Rank]:

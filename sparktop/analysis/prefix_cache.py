@@ -90,25 +90,25 @@ class PrefixCacheRule:
         at, use = now.at, view.prefix
         if use is None:
             return ()
-        last, self._last = self._last, view
-        before = last.prefix if last is not None else None
+        last_view, self._last = self._last, view
+        before = last_view.prefix if last_view is not None else None
         if before is not None and (use.prompt_tokens < before.prompt_tokens or use.cache != before.cache):
             self._steps.clear()  # the server restarted
             self._swept, self._due, self._turns, before = False, at, None, None
         self._swept = self._swept or view.in_sweep
-        if view.in_sweep or (last is not None and last.in_sweep):
+        if view.in_sweep or (last_view is not None and last_view.in_sweep):
             return self._found
-        if last is not None and before is not None:
+        if last_view is not None and before is not None:
             counts = _counts_between(before, use)
-            preempted = max(0.0, (view.preemptions or 0.0) - (last.preemptions or 0.0))
+            preempted = max(0.0, (view.preemptions or 0.0) - (last_view.preemptions or 0.0))
             if counts.prompts:
                 self._steps.append(_Step(at, counts, view.kv_fullest_percent, preempted))
         if at >= self._due:
             self._due = at + _EVERY_S
             while self._steps and self._steps[0].at < at - _WINDOW_S:
                 self._steps.popleft()
-            if (seen := turns(self._singles()[-_MOST_TURNS:])) is not None:
-                self._turns, self._turns_at = seen, at
+            if (turns_seen := turns(self._singles()[-_MOST_TURNS:])) is not None:
+                self._turns, self._turns_at = turns_seen, at
             elif self._turns_at < at - _WINDOW_S:
                 self._turns = None
             self._found = tuple(self._findings(view, use))
@@ -125,24 +125,24 @@ class PrefixCacheRule:
         nothing_percent, little_percent = (
             (_STAYS if self._found else 1.0) * percent for percent in (NEVER_PERCENT, HARDLY_PERCENT)
         )
-        whole = (
+        whole_prompts = (
             use.prompts is not None
             and not self._swept
             and 100 * use.cached_tokens < nothing_percent * use.asked_tokens
         )
-        counted = [_counts(use)] if whole else [step.counts for step in self._steps]
+        counted = [_counts(use)] if whole_prompts else [step.counts for step in self._steps]
         total = _Counts(*map(sum, zip(_NO_COUNTS, *counted, strict=True)))
-        count, tokens, asked, cached = total
-        if count < LEAST_PROMPTS or asked < LEAST_TOKENS or tokens < SHORT_TOKENS * count:
+        count, tokens, asked_tokens, cached = total
+        if count < LEAST_PROMPTS or asked_tokens < LEAST_TOKENS or tokens < SHORT_TOKENS * count:
             return
-        if 100 * cached >= little_percent * asked:
+        if 100 * cached >= little_percent * asked_tokens:
             return
-        if self._turns is None and (use.prompts is None or 100 * cached >= nothing_percent * asked):
+        if self._turns is None and (use.prompts is None or 100 * cached >= nothing_percent * asked_tokens):
             return
-        yield self._finding(view, use, total, "since its start" if whole else "while watched")
-        if whole and use.lmcache_tokens is not None:
-            looked_up, found = use.lmcache_tokens
-            if looked_up >= LEAST_TOKENS and not found:
+        yield self._finding(view, use, total, "since its start" if whole_prompts else "while watched")
+        if whole_prompts and use.lmcache_tokens is not None:
+            looked_up, found_tokens = use.lmcache_tokens
+            if looked_up >= LEAST_TOKENS and not found_tokens:
                 yield Finding(
                     KIND,
                     view.name,
@@ -157,17 +157,17 @@ class PrefixCacheRule:
         """Return the finding on the prefix cache, with the explanation that the figures allow."""
         cache, block = use.cache, use.cache.block_tokens
         grows, evicted = self._turns is not None, self._evicted()
-        count, tokens, asked, cached = total
+        count, tokens, asked_tokens, cached = total
         # A draft head (MTP, EAGLE) needs the last block's hidden states: vLLM drops the last block found.
         needed = block and (1 if view.spec_accepted_per_draft is None else 2) * block
         short_percent = self._shorter_percent(use.lengths, needed) or 0.0
-        found = f"{cached:,.0f} of {asked:,.0f} prompt tokens"
-        hits = f"prefix cache {'hardly' if cached else 'never'} hits: {found}"
+        found_words = f"{cached:,.0f} of {asked_tokens:,.0f} prompt tokens"
+        hits = f"prefix cache {'hardly' if cached else 'never'} hits: {found_words}"
         below, repeat = f"{hits}, a block has {block or 0:,}", "whether they repeat is unknown"
         is_above_context = bool(block and view.max_model_len and block > view.max_model_len)
         fills_none = short_percent >= _MOSTLY_PERCENT
         one_block = Sure.KNOWN if needed == block else Sure.LIKELY
-        off = f"prefix cache is off: {asked:,.0f} prompt tokens computed"
+        off = f"prefix cache is off: {asked_tokens:,.0f} prompt tokens computed"
         cases = (  # the first that holds: its advice, how sure it is, its line
             (not cache.on, "it is off", Sure.KNOWN, off),
             (is_above_context, "a block exceeds the context", Sure.KNOWN, below),
@@ -175,12 +175,12 @@ class PrefixCacheRule:
             (grows and bool(evicted), "evicted", Sure.LIKELY, f"{hits}: evicted"),
             (grows and use.prompts is not None, "turns that find nothing", Sure.LIKELY, hits),
             (grows, "the same of llama.cpp", Sure.LIKELY, hits),
-            (True, "repetition unknown", Sure.UNKNOWN, f"prefix cache: {found} found; {repeat}"),
+            (True, "repetition unknown", Sure.UNKNOWN, f"prefix cache: {found_words} found; {repeat}"),
         )
         case, sure, line = next(case[1:] for case in cases if case[0])
-        known = {"BLOCK": f"{block or 0:,}", "LEAST": f"{needed or 0:,}", "OPTION": _option(view, cache)}
+        values = {"BLOCK": f"{block or 0:,}", "LEAST": f"{needed or 0:,}", "OPTION": _option(view, cache)}
         least = "at least " if use.prompts is None else ""
-        evidence = {"looked up": f"{asked:,.0f} tokens of {least}{count:,.0f} prompts {since}"}
+        evidence = {"looked up": f"{asked_tokens:,.0f} tokens of {least}{count:,.0f} prompts {since}"}
         if block is not None:
             cannot = f", {short_percent:.0f} % cannot fill it" if short_percent else ""
             twice = "; with a draft head two are needed" if needed != block else ""
@@ -202,12 +202,12 @@ class PrefixCacheRule:
             KIND,
             view.name,
             line,
-            fix=FINDINGS[KIND].advice(case, **known),
+            fix=FINDINGS[KIND].advice(case, **values),
             sure=sure,
             severity=severity if grows else None,
             evidence=tuple(evidence.items()),
             values={
-                "asked_tokens": asked,
+                "asked_tokens": asked_tokens,
                 "found_tokens": cached,
                 "found_limit_percent": HARDLY_PERCENT if grows else NEVER_PERCENT,
                 "prompts": count,

@@ -110,18 +110,18 @@ def _judge_job(answers: Sequence[_Timed], still_since: float | None, place: Plac
     if still_since is None:
         sentence = "nothing to judge: the server makes progress, or holds no request"
         return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence))
-    same = _newest_alike(evidence, lambda timed: sorted(_counts(timed[1]).items(), key=str))
-    if not _is_enough(same):
-        return _asking_verdict(same)
-    return _with_evidence(same, _judge_frozen(newest, place))
+    alike = _newest_alike(evidence, lambda timed: sorted(_counts(timed[1]).items(), key=str))
+    if not _is_enough(alike):
+        return _asking_verdict(alike)
+    return _with_evidence(alike, _judge_frozen(newest, place))
 
 
 def _has_moved(answers: Sequence[_Timed]) -> bool:
     """Return whether any count differs between the last two answers, of communicators in both."""
     if len(answers) < _LEAST_SIZE:
         return False
-    (_, last_but_one), (_, last) = answers[-2:]
-    before, after = _counts(last_but_one), _counts(last)
+    (_, last_but_one), (_, newest) = answers[-2:]
+    before, after = _counts(last_but_one), _counts(newest)
     return any(before[key] != count for key, count in after.items() if key in before)
 
 
@@ -136,12 +136,12 @@ def _judge_missing(
         sentence = f"no verdict: {words}, but the server makes progress or holds no request"
         return _with_evidence(answers, RanksVerdict(RanksWord.NO_VERDICT, sentence, missing=missing))
     numbers = {rank.rank for rank in missing}
-    same = _newest_alike(evidence, lambda item: {rank.rank for rank in _missing_ranks(item[1])} == numbers)
-    if not _is_enough(same):
-        return replace(_asking_verdict(same), missing=missing)
+    alike = _newest_alike(evidence, lambda item: {rank.rank for rank in _missing_ranks(item[1])} == numbers)
+    if not _is_enough(alike):
+        return replace(_asking_verdict(alike), missing=missing)
     where = names_in_words(sorted({place(rank.host) for rank in missing})[:_MOST_RANKS_NAMED])
     verdict = RanksVerdict(RanksWord.MISSING, words, f"look at {where} first", missing=missing)
-    return _with_evidence(same, verdict)
+    return _with_evidence(alike, verdict)
 
 
 def _missing_text(missing: Sequence[MissingRank], place: Place) -> str:
@@ -178,12 +178,12 @@ def _judge_frozen(answer: RanksAnswer, place: Place) -> RanksVerdict:
         sentence = "no verdict from NCCL: counts stand still and are equal on all ranks"
         hint = "operations in CUDA graphs are not counted; or all GPUs hang in a kernel"
         return RanksVerdict(RanksWord.NO_VERDICT, sentence, hint)
-    name, least, most, behind, ahead = max(unequal, key=lambda gap: gap[4] - gap[3])  # the widest gap
+    name, least, leading_rank, behind, ahead = max(unequal, key=lambda gap: gap[4] - gap[3])  # the widest gap
     operation = "" if name == ALL_OPERATIONS else f"{name} "
     sentence = f"{_rank_text(least, place)} {_verb(least)} behind at {operation}{behind:,}, "
-    sentence += f"{_rank_text(most, place)} {_verb(most)} at {ahead:,}"
+    sentence += f"{_rank_text(leading_rank, place)} {_verb(leading_rank)} at {ahead:,}"
     hint = "look at both machines, because neither is to blame by that alone"
-    return RanksVerdict(RanksWord.DIVERGED, sentence, hint, least=least, most=most)
+    return RanksVerdict(RanksWord.DIVERGED, sentence, hint, least=least, most=leading_rank)
 
 
 def _unequal_counts(comm: Communicator) -> Iterator[tuple[str, Rank, Rank, int, int]]:
@@ -197,9 +197,9 @@ def _unequal_counts(comm: Communicator) -> Iterator[tuple[str, Rank, Rank, int, 
     for name in dict.fromkeys(name for rank in ranks for name in rank.counts):
         counting = [rank for rank in ranks if name in rank.counts]
         least = min(counting, key=lambda rank: (rank.counts[name], rank.many))
-        most = max(counting, key=lambda rank: (rank.counts[name], -rank.many))
-        if least.counts[name] != most.counts[name]:
-            yield name, least, most, least.counts[name], most.counts[name]
+        leading_rank = max(counting, key=lambda rank: (rank.counts[name], -rank.many))
+        if least.counts[name] != leading_rank.counts[name]:
+            yield name, least, leading_rank, least.counts[name], leading_rank.counts[name]
 
 
 def _rank_text(rank: Rank, place: Place) -> str:
@@ -240,12 +240,12 @@ def _counts(answer: RanksAnswer) -> _Counts:
 
 def _newest_alike(answers: Sequence[_Timed], mark: Callable[[_Timed], object]) -> list[_Timed]:
     """Return the answers at the end of `answers` that have the same mark as the last one."""
-    same: list[_Timed] = []
+    alike: list[_Timed] = []
     for answer in reversed(answers):
-        if same and mark(answer) != mark(same[0]):
+        if alike and mark(answer) != mark(alike[0]):
             break
-        same.insert(0, answer)
-    return same
+        alike.insert(0, answer)
+    return alike
 
 
 def _is_enough(answers: Sequence[_Timed]) -> bool:

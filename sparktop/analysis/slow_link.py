@@ -144,12 +144,12 @@ def _link_sample(at: float, view: BackendView, machines: Sequence[NodeView]) -> 
         drawn = (history.gpu_percent, history.power_w, history.sm_clock_mhz)
         carried = (history.rdma_rx_bytes_per_s, history.rdma_tx_bytes_per_s)
         newest = [*(series.last for series in (*drawn, *carried)), known_max(links)]
-        known = [figure for figure in newest if figure is not None]
-        if len(known) < len(newest):
+        known_figures = [figure for figure in newest if figure is not None]
+        if len(known_figures) < len(newest):
             return None
         unified = sample.memory.unified
         quiet = (GB10_POWER_W[0] if is_gb10(gpu, unified=unified) else -math.inf for gpu in sample.gpus)
-        readings.append((*known, sum(quiet)))
+        readings.append((*known_figures, sum(quiet)))
     percents, watts, clocks, received, sent, negotiated, quiet_w = zip(*readings, strict=True)
     best = own_best(view.yardstick_basis, view.running, batch) if view.running else None
     best_ms = known_min((view.best_step_ms, None if best is None else best.step_ms))

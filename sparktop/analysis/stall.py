@@ -107,18 +107,18 @@ class _LaneClock(Struct):
             self.waited_s = 0.0 if self.waited_s is None or moved else self.waited_s + passed_s
         if moved and self.held:
             self.pauses.append(self.seconds)
-        held = bool(lane.running) or (self.waited_s is not None and self.waited_s >= WAITING_HELD_S)
-        self.empty_s = 0.0 if held else self.empty_s + passed_s
+        holds_requests = bool(lane.running) or (self.waited_s is not None and self.waited_s >= WAITING_HELD_S)
+        self.empty_s = 0.0 if holds_requests else self.empty_s + passed_s
         given_up, not_begun = self.empty_s > GIVEN_UP_S, not self.held and not self.seconds
         if moved or lane.asleep or given_up or not_begun:
             if self.seconds:
                 self.went_on = moved
             self.marks, self.moved_at, self.seconds = marks, at, 0.0
-        elif held and self.held:
+        elif holds_requests and self.held:
             self.seconds += passed_s
-        if (held and self.seconds) or self.waited_s:
+        if (holds_requests and self.seconds) or self.waited_s:
             self.went_on = False
-        self.held = held
+        self.held = holds_requests
 
 
 class StandstillClock:
@@ -248,15 +248,15 @@ class GpuWork(Struct, frozen=True):
     @property
     def is_spinning(self) -> bool:
         """Whether it is used all the time, at little power and a normal clock: it waits in a kernel."""
-        used, clock = self.utilization_percent, self.clock_mhz
+        used_percent, clock = self.utilization_percent, self.clock_mhz
         fast = clock is not None and clock > _LEAST_CLOCK_MHZ
-        return self._draws_little and fast and used is not None and used >= _SPINNING_PERCENT
+        return self._draws_little and fast and used_percent is not None and used_percent >= _SPINNING_PERCENT
 
     @property
     def is_at_rest(self) -> bool:
         """Whether it is hardly used; its clock is of no importance then."""
-        used = self.utilization_percent
-        return self._draws_little and used is not None and used <= _BLOCKED_PERCENT
+        used_percent = self.utilization_percent
+        return self._draws_little and used_percent is not None and used_percent <= _BLOCKED_PERCENT
 
     @property
     def _draws_little(self) -> bool:
@@ -349,8 +349,8 @@ def are_all_quiet(standstill: Standstill) -> bool:
 def works_in_part(standstill: Standstill) -> bool:
     """Return whether its GPUs have several samples between rest and full use: they work in bursts."""
     low, high = _PART_PERCENT
-    used = [gpu.utilization_percent for gpu in standstill.gpus]
-    return sum(low < percent < high for percent in used if percent is not None) >= _FEWEST_IN_PART
+    used_percents = [gpu.utilization_percent for gpu in standstill.gpus]
+    return sum(low < percent < high for percent in used_percents if percent is not None) >= _FEWEST_IN_PART
 
 
 def power_limits(busy_w: Sequence[float], idle_w: Sequence[float]) -> tuple[float | None, float | None]:
@@ -468,19 +468,19 @@ def gpu_words(works: Sequence[GpuWork], verb: str) -> str:
 
     `verb` is "wait" or "work"; "" if neither is certain.
     """
-    used = _range_text([work.utilization_percent for work in works])
+    usage_text = _range_text([work.utilization_percent for work in works])
     power, clock = (
         _range_text([work.power_w for work in works]),
         _range_text([work.clock_mhz for work in works]),
     )
-    if not used and not power:
+    if not usage_text and not power:
         return ""
     several = len(works) > 1
     head = f"{len(works)} GPUs" if several else "GPU"
     head += f" {verb}{'' if several else 's'}:" if verb else ""
-    words = f"load {used} %" if used else ""
+    words = f"load {usage_text} %" if usage_text else ""
     if power:
-        words = f"{words} at {'only ' if verb == 'wait' else ''}{power} W" if used else f"{power} W"
+        words = f"{words} at {'only ' if verb == 'wait' else ''}{power} W" if usage_text else f"{power} W"
     return f"{head} {words}, {clock} MHz" if clock else f"{head} {words}"
 
 
@@ -500,10 +500,10 @@ def reason_of_standstill(standstill: Standstill, now: Sequence[GpuWork], core_pe
     """
     if standstill.excuse is not None:
         return standstill.excuse
-    known = "" if standstill.has_answered else "no answer since its start: it may still warm up"
-    known = known or standstill.ranks_apart or ""
-    if known or works_in_part(standstill):
-        return known or "its GPU works in bursts, as while CUDA graphs are captured"
+    warm_up_words = "" if standstill.has_answered else "no answer since its start: it may still warm up"
+    warm_up_words = warm_up_words or standstill.ranks_apart or ""
+    if warm_up_words or works_in_part(standstill):
+        return warm_up_words or "its GPU works in bursts, as while CUDA graphs are captured"
     verb = "work" if any(gpu.is_busy for gpu in now) else ""
     if are_all_quiet(standstill):
         verb = "wait"

@@ -106,13 +106,13 @@ def room_of(sample: NodeSample, gpus: int = 1) -> Room | None:
         cached = memory.page_cache_bytes or 0
         parts = {part.name: part.size_bytes for part in memory.parts}
         before = parts.get(FREE_PART, memory.headroom_bytes - cached)
-        swap, used = memory.swap_total_bytes, memory.swap_used_bytes
+        swap, swap_used_bytes = memory.swap_total_bytes, memory.swap_used_bytes
         return Room(
             memory.total_bytes,
             memory.headroom_bytes,
             max(0, min(before, memory.headroom_bytes)),
             memory.available_bytes,
-            None if not swap or used is None else 100.0 * (swap - used) / swap,
+            None if not swap or swap_used_bytes is None else 100.0 * (swap - swap_used_bytes) / swap,
             () if loads is None else loads.guards,
         )
     free = sorted(
@@ -152,14 +152,14 @@ def start_need(about: StartMemory, room: Room, starts: Iterable[PastStart], *, m
     asks, engine, weights_bytes = about.asks, about.process.engine or "", about.process.checkpoint_bytes
     if weights_bytes is not None:
         weights_bytes //= max(1, asks.ranks, machines)
-    last, total_bytes = about.last, room.total_bytes
+    last_start, total_bytes = about.last, room.total_bytes
     more = room.context_bytes + loader_extra(starts, about.host, engine, total_bytes)
     beside, of_total = f" + {_gib(more)} beside it", f"of {_gib(total_bytes)} GiB"
-    if last is not None and last.peak_bytes and last.asks in {None, asks}:
+    if last_start is not None and last_start.peak_bytes and last_start.asks in {None, asks}:
         share = asks.share if engine == "vllm" and asks.share else 0.0
         checked = round(share * total_bytes) + room.context_bytes
-        if last.peak_bytes >= checked:
-            return Need(last.peak_bytes, "its last start took as much")
+        if last_start.peak_bytes >= checked:
+            return Need(last_start.peak_bytes, "its last start took as much")
         return Need(checked, f"vLLM starts only if {share:g} {of_total} is free")
     if engine == "vllm":
         return _vllm_need(asks, total_bytes, weights_bytes, more)
@@ -176,9 +176,9 @@ def _vllm_need(asks: MemoryAsk, total_bytes: int, weights_bytes: int | None, mor
     share, beside = asks.share or LEAST_SHARE, f" + {_gib(more)} beside it"
     checked, weights = round(share * total_bytes) + more, weights_bytes or 0
     if asks.kv_bytes is not None and weights + asks.kv_bytes + more > checked:
-        held = weights + asks.kv_bytes + more
+        held_bytes = weights + asks.kv_bytes + more
         line = f"weights {_gib(weights)} + KV cache {_gib(asks.kv_bytes)}{beside}"
-        return Need(held, line, at_least=weights_bytes is None)
+        return Need(held_bytes, line, at_least=weights_bytes is None)
     line = f"gpu_memory_utilization {share:g} of {_gib(total_bytes)} GiB{beside}"
     return Need(checked, line if asks.share else f"{line}, the default", at_least=not asks.share)
 
@@ -273,9 +273,9 @@ class StartMemoryRule:
                 continue
             if fit.severity is not None:
                 self._short |= {node}
-            held = tuple(("held by nobody", each.said) for each in machine.findings if each.kind == HELD)
+            unowned = tuple(("held by nobody", row.said) for row in machine.findings if row.kind == HELD)
             where, key = (f" on {node}", node) if len(view.nodes) > 1 else ("", "")
-            about_server = replace(fit, subject=view.name, key=key, evidence=fit.evidence + held)
+            about_server = replace(fit, subject=view.name, key=key, evidence=fit.evidence + unowned)
             yield replace(about_server, line=fit.line + where)
             line = f"{view.name}: {fit.line}"
             yield replace(
@@ -372,26 +372,26 @@ class HeldMemoryRule:
             if users:
                 self._last[name] = users[0], now.at
             listed = bool(sample.gpus) and all(gpu.processes is not None for gpu in sample.gpus)
-            alone = not users and listed and sample.workloads.sees_all is True
+            is_alone = not users and listed and sample.workloads.sees_all is True
             for part, size, least in _unattributed_memory(sample):
                 since, named = before.get((name, part), (now.at, None))
-                stays = _STAYS * (least if alone else max(least, named or 0))
-                if size < (least if named is None else stays) or (named is None and not alone):
+                stays = _STAYS * (least if is_alone else max(least, named or 0))
+                if size < (least if named is None else stays) or (named is None and not is_alone):
                     continue
-                if alone and now.at - since >= _HELD_S:
+                if is_alone and now.at - since >= _HELD_S:
                     named = size
                 self._seen[name, part] = since, named
                 if named is not None:
                     yield self._finding(name, part, named, least, now.at - since, now.at)
 
     def _finding(self, name: str, part: str, held: int, least: int, lasted_s: float, at: float) -> Finding:
-        last, when = self._last.get(name, ("", at))
+        engine, when = self._last.get(name, ("", at))
         lasted = f"{minutes(lasted_s)} min or longer; named from {_gib(least)} GiB on for {_HELD_S:.0f} s"
         beside = (
             f"{_gib(held + _USUAL_BYTES)} GiB counted for no process, less the usual {_gib(_USUAL_BYTES)}"
         )
         rows = [("since", lasted), *([] if part else [("memory", beside)])]
-        rows += [("last engine there", f"{last}, last seen {minutes(at - when)} min ago")] if last else []
+        rows += [("last engine there", f"{engine}, last seen {minutes(at - when)} min ago")] if engine else []
         return Finding(
             HELD,
             name,
@@ -414,8 +414,8 @@ def _unattributed_memory(sample: NodeSample) -> Iterator[tuple[str, int, int]]:
         return
     for gpu in sample.gpus:
         if gpu.memory_used_bytes is not None and gpu.processes is not None and not gpu.mig:
-            mine = sum(process.memory_bytes or 0 for process in gpu.processes)
-            yield str(gpu.index), gpu.memory_used_bytes - mine, _HELD_GPU_BYTES
+            attributed_bytes = sum(process.memory_bytes or 0 for process in gpu.processes)
+            yield str(gpu.index), gpu.memory_used_bytes - attributed_bytes, _HELD_GPU_BYTES
 
 
 def _users(sample: NodeSample, loads: Workloads) -> list[str]:

@@ -162,8 +162,8 @@ def _standstill_verdict(snapshot: Snapshot) -> Summary | None:
         return None
     _, name, progress = max(standing, key=lambda entry: entry[:2])
     has_figures = any(map(str.isdigit, progress.why))  # these change with each sample
-    said = progress.fact if has_figures else progress.sentence
-    return Summary(Severity.INFO, f"{name}: {said}", f"{name}: {progress.fact}", key="z", subject=name)
+    sentence = progress.fact if has_figures else progress.sentence
+    return Summary(Severity.INFO, f"{name}: {sentence}", f"{name}: {progress.fact}", key="z", subject=name)
 
 
 def _verdict_without_alert(snapshot: Snapshot) -> Summary:

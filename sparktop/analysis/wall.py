@@ -252,14 +252,14 @@ def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
         return FleetNode(view.name, None if sample is None else sample.at)
     if sample is None:
         return FleetNode(view.name, down=failure is not None, state=_node_state(view, None, alerts))
-    use = known_mean(gpu.utilization_percent for gpu in sample.gpus)
+    used_percent = known_mean(gpu.utilization_percent for gpu in sample.gpus)
     return FleetNode(
         view.name,
         at=sample.at,
         down=failure is not None,
-        state=_node_state(view, use, alerts),
+        state=_node_state(view, used_percent, alerts),
         gpus=len(sample.gpus),
-        gpu_percent=use,
+        gpu_percent=used_percent,
         temperature_c=sample.hottest_c,
         power_w=sample.gpu_power_w,
         sm_clock_mhz=min((gpu.sm_clock_mhz for gpu in sample.gpus if gpu.sm_clock_mhz), default=None),
@@ -349,6 +349,6 @@ def _top_lists(servers: Iterable[Stated]) -> dict[Top, tuple[tuple[Stated, float
     result: dict[Top, tuple[tuple[Stated, float], ...]] = {}
     for top, figure_of in _SERVER_FIGURES.items():
         figures = [(stated, figure_of(stated.server)) for stated in answering]
-        known = [(stated, figure) for stated, figure in figures if figure]
-        result[top] = tuple(nlargest(MOST_LISTED, known, key=itemgetter(1)))
+        known_figures = [(stated, figure) for stated, figure in figures if figure]
+        result[top] = tuple(nlargest(MOST_LISTED, known_figures, key=itemgetter(1)))
     return result

@@ -98,17 +98,17 @@ def own_best(
     `batch` is the tokens of a step; None: as few as any. It was reached before the Unix time `before`.
     """
     bests = [best for setup in same_setups(basis) for best in setup.bests if best.tps and best.at < before]
-    same = [best for best in bests if _are_alike(best.running, running)]
+    alike = [best for best in bests if _are_alike(best.running, running)]
     if batch is None:
-        batch = min((best.batch for best in same), default=0.0)
+        batch = min((best.batch for best in alike), default=0.0)
 
     def rank(
         best: SteadyLoad,
     ) -> tuple[float, float]:  # the nearest by ratios; of about as near ones the fastest
-        apart = abs(math.log(best.running / running)) + abs(math.log(best.batch / (batch or 1.0)))
-        return -round(apart, 1), best.tps or 0.0
+        distance = abs(math.log(best.running / running)) + abs(math.log(best.batch / (batch or 1.0)))
+        return -round(distance, 1), best.tps or 0.0
 
-    return max((best for best in same if _are_alike(best.batch, batch)), key=rank, default=None)
+    return max((best for best in alike if _are_alike(best.batch, batch)), key=rank, default=None)
 
 
 def published_at(rates: PublishedRates, running: float) -> float | None:
@@ -165,11 +165,11 @@ def yardsticks(
     a busy engine core (None: one for each request). Its best counts if it was reached before the Unix time
     `before`, the others if it only `decodes`.
     """
-    own = _best_stick(basis, tps, running, batch, before)
+    own_stick = _best_stick(basis, tps, running, batch, before)
     if not decodes:
         prefill = "not compared: prompts are computed for part of the time"
-        return own, Yardstick(PUBLISHED, prefill), Yardstick(LIMIT, prefill)
-    return own, _published_stick(basis, tps, running), _limit_stick(basis, tps, running, generated)
+        return own_stick, Yardstick(PUBLISHED, prefill), Yardstick(LIMIT, prefill)
+    return own_stick, _published_stick(basis, tps, running), _limit_stick(basis, tps, running, generated)
 
 
 def _stick(name: str, source: str, tps: float, limit_tps: float) -> Yardstick:
@@ -183,8 +183,8 @@ def _best_stick(
     best = own_best(basis, running, batch, before)
     if best is None or not best.tps:
         earlier = "" if before == math.inf else "earlier "
-        what = "this batch, version and flags" if basis.setups else "this server"
-        return Yardstick(BEST, f"not known: no {earlier}rate of {what} is kept")
+        basis_words = "this batch, version and flags" if basis.setups else "this server"
+        return Yardstick(BEST, f"not known: no {earlier}rate of {basis_words} is kept")
     return _stick(BEST, f"{best.running:.0f} running, {day(best.at)}", tps, best.tps)
 
 
@@ -199,9 +199,9 @@ def _published_stick(basis: YardstickBasis, tps: float, running: float) -> Yards
         return Yardstick(PUBLISHED, f"not known: no table reaches {running:.0f} running")
     rate, best = max(candidates, key=lambda pair: pair[0])
     least = min(rate for rate, _ in candidates)
-    what = "1 request" if round(running) == 1 else f"{running:.0f} requests at once"
+    load = "1 request" if round(running) == 1 else f"{running:.0f} requests at once"
     among = (
-        "" if len(candidates) == 1 else f"; best of {len(candidates)} for {what}, {least:.1f} to {rate:.1f}"
+        "" if len(candidates) == 1 else f"; best of {len(candidates)} for {load}, {least:.1f} to {rate:.1f}"
     )
     between = "" if any(level == running for level, _ in best.levels) else ", between two levels"
     return _stick(PUBLISHED, f"table {best.source}{between}{among}", tps, rate)
@@ -306,7 +306,7 @@ class Yardsticks:
         if now.at - self._slower_since < _HELD_S:
             return None
         changed = ", ".join(changes(setup.facts, basis.facts))
-        same = ", ".join(sorted(fact for fact, _ in setup.facts.items() & basis.facts.items()))
+        same_facts = ", ".join(sorted(fact for fact, _ in setup.facts.items() & basis.facts.items()))
         nothing, percent = "nothing known has changed", 100 * (ratio - 1)
         return Finding(
             SLOWER,
@@ -318,7 +318,7 @@ class Yardsticks:
                 ("now", _steps_text(steady)),
                 ("best", f"{_steps_text(best)}, {day(best.at)}"),
                 ("changed", changed or "nothing that is known"),
-                ("the same", same or "nothing that is known"),
+                ("the same", same_facts or "nothing that is known"),
                 ("limits", f"{100 * (_SLOWER - 1):.0f} % for {_HELD_S:.0f} s, a larger batch allowed for"),
             ),
             values={
@@ -336,8 +336,8 @@ class Yardsticks:
 def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
     """Yield the decode rate beside its yardsticks; nothing where none of them is known."""
     basis, prompt, generation = view.yardstick_basis, view.prompt_tps, view.generation_tps
-    drafts, each, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
-    accepted = drafts * each / steps if drafts and each and steps else 0.0  # a step of an engine core
+    drafts, taken, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
+    accepted = drafts * taken / steps if drafts and taken and steps else 0.0  # a step of an engine core
     sticks = yardsticks(
         basis,
         tps,

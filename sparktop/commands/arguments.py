@@ -78,8 +78,8 @@ class Parser(argparse.ArgumentParser):
             UsageError: always.
         """
         message = _choice_words(message)
-        near = self._option_near(message.removeprefix(_UNKNOWN)) if message.startswith(_UNKNOWN) else ""
-        text = f"{clean(message, 300)}{near}"
+        suggestion = self._option_near(message.removeprefix(_UNKNOWN)) if message.startswith(_UNKNOWN) else ""
+        text = f"{clean(message, 300)}{suggestion}"
         raise UsageError(f"{text}{' See' if text.endswith('?') else '; see'} {self.prog} --help")
 
     def _print_message(self, message: str, file: object = None) -> None:  # noqa: ARG002  # argparse has it
@@ -91,9 +91,9 @@ class Parser(argparse.ArgumentParser):
         visible = [option for option in self._actions if option.help != argparse.SUPPRESS]
         names = [name for option in visible for name in option.option_strings if name.startswith("--")]
         word = words.partition(" ")[0].partition("=")[0]
-        near = did_you_mean(word.removeprefix("--"), [name.removeprefix("--") for name in names])
-        opening, quote, rest = near.partition("'")
-        return f"{opening}{quote}--{rest}" if near and word.startswith("--") else ""
+        suggestion = did_you_mean(word.removeprefix("--"), [name.removeprefix("--") for name in names])
+        opening, quote, rest = suggestion.partition("'")
+        return f"{opening}{quote}--{rest}" if suggestion and word.startswith("--") else ""
 
 
 def _choice_words(message: str) -> str:
@@ -184,7 +184,7 @@ def chosen_format(asked: str | None, output: Path | None, formats: Collection[st
         return of_ending
     if not ending:
         return default
-    endings = ", ".join(known for known, form in _ENDINGS.items() if form in formats)
+    endings = ", ".join(suffix for suffix, form in _ENDINGS.items() if form in formats)
     raise UsageError(
         f"{clean(output, 200)}: the ending {clean(ending, 40)} names no format: "
         f"end the name in one of {endings}, or give --format"

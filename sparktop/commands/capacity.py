@@ -171,8 +171,8 @@ def _stored_answer(arguments: argparse.Namespace) -> SweepResult:
 
     given_options = [name for name in _SENDING if getattr(arguments, name)]
     if given_options:
-        what = "TARGET" if given_options[0] == "targets" else f"--{given_options[0]}"
-        raise UsageError(f"--from sends nothing: leave out {what}")
+        option_name = "TARGET" if given_options[0] == "targets" else f"--{given_options[0]}"
+        raise UsageError(f"--from sends nothing: leave out {option_name}")
     result = load(Path(result_path(arguments.stored)))
     asks_load = any((arguments.agents, arguments.rate, arguments.concurrency))
     kind = kind_of(arguments) if asks_load else result.plan.load

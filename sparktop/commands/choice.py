@@ -151,8 +151,8 @@ def checked_theme(name: str | None) -> str | None:
         UsageError: there is no such theme; the message suggests the most similar name.
     """
     if name is not None and find_palette(name) is None:
-        near = did_you_mean(name, palettes()) or f" (known: {', '.join(palettes())})"
-        raise UsageError(f"there is no theme '{clean(name, 40)}'{near}")
+        hint = did_you_mean(name, palettes()) or f" (known: {', '.join(palettes())})"
+        raise UsageError(f"there is no theme '{clean(name, 40)}'{hint}")
     return name
 
 

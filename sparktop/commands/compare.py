@@ -71,13 +71,13 @@ def _compare_files(arguments: argparse.Namespace, form: str) -> str:
     series, facts = read_series([result_path(source) for source in arguments.files])
     names = [compared.name for compared in series]
     baseline = None if arguments.baseline is None else _check_name(arguments.baseline, names)
-    same = None
+    same_pair = None
     if arguments.same is not None:
         first, second = (_check_name(name, names) for name in arguments.same)
         if first == second:
             raise UsageError(f"--same needs two different names, not '{clean(first, 60)}' twice")
-        same = (first, second)
-    comparison = compare(series, baseline=baseline, same=same)
+        same_pair = (first, second)
+    comparison = compare(series, baseline=baseline, same=same_pair)
     if form == "json":
         return comparison_json(comparison, series, facts)
     return comparison_markdown(comparison, series)
@@ -88,8 +88,8 @@ def _check_name(name: str, names: Collection[str]) -> str:
         return name
     from sparktop.errors import did_you_mean  # late: only after a mistake
 
-    near = did_you_mean(name, names) or f" (there are: {', '.join(names)})"
-    raise UsageError(f"nothing here is called '{clean(name, 60)}'{near}")
+    hint = did_you_mean(name, names) or f" (there are: {', '.join(names)})"
+    raise UsageError(f"nothing here is called '{clean(name, 60)}'{hint}")
 
 
 def _list_names(files: Sequence[str]) -> str:

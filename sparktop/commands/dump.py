@@ -43,8 +43,8 @@ def span_of(recording: Recording, start: str | None, end: str | None) -> Span:
 
     if start is None and end is None:
         return Span()
-    last = max(record.instant.wall for record in recording.records(recording.frames[-1]))
-    recorded = TimeContext(recording.frames[0].instant.wall, last, datetime.now(UTC))
+    last_at = max(record.instant.wall for record in recording.records(recording.frames[-1]))
+    recorded = TimeContext(recording.frames[0].instant.wall, last_at, datetime.now(UTC))
 
     def read(text: str) -> datetime:
         try:

@@ -105,19 +105,19 @@ def run(arguments: argparse.Namespace) -> int:
     watch = choose(arguments, os.environ)
     incidents = incident_folder(flight_folder(os.environ))
     limits = arguments.seconds, arguments.max_bytes
-    paths, problem, last = asyncio.run(record(watch, Path(arguments.output), tell, incidents, limits))
+    paths, problem, snapshot = asyncio.run(record(watch, Path(arguments.output), tell, incidents, limits))
     if not paths:
         raise OutputError(f"{clean(arguments.output, 200)}: nothing was recorded: {problem or 'no reading'}")
     total = sum(path.stat().st_size for path in paths)
     names = ", ".join(clean(path, 200) for path in paths)
     tell(f"recorded {total / _KIB:,.0f} KiB in {names}")
     unasked = unasked_nodes(watch)
-    nodes = tuple(node for node in last.nodes if node.name not in unasked)
-    polled = (last.backends, nodes, last.routers)
+    nodes = tuple(node for node in snapshot.nodes if node.name not in unasked)
+    polled = (snapshot.backends, nodes, snapshot.routers)
     never_answered = [view.failure is not None and view.age_s is None for views in polled for view in views]
-    never_answered += [view.failure is not None and view.fleet is None for view in last.fleets]
+    never_answered += [view.failure is not None and view.fleet is None for view in snapshot.fleets]
     if all(never_answered):
-        raise UnreachableError(why_nothing(last))
+        raise UnreachableError(why_nothing(snapshot))
     return 0 if problem is None else 1
 
 

@@ -109,8 +109,8 @@ def _prepared(arguments: argparse.Namespace, *, is_terminal: bool) -> tuple[Repl
     settings = configured_watch(arguments.config, os.environ) or Watch()
     if not arguments.files:
         newest = parts(flight_folder(os.environ))[-1:]
-        kept = "".join(f"; the newest minutes of the viewer are in {clean(path, 200)}" for path in newest)
-        raise UsageError(f"name a recording: FILE{kept}")
+        note = "".join(f"; the newest minutes of the viewer are in {clean(path, 200)}" for path in newest)
+        raise UsageError(f"name a recording: FILE{note}")
     recording = Recording([Path(file) for file in arguments.files])
     start = moment(recording, arguments.at)
     if not is_terminal:

@@ -155,8 +155,8 @@ def _join_sweeps(
                 reason = "has another load, lengths or conditions, and stands beside it"
                 tell(f"{clean(source, 200)}: {reason} instead of in one comparison with {clean(first, 200)}")
             continue
-        alone = target is not None and result.target(target) is not None
-        part = _with_only_target(result, target if alone else None)
+        is_single_target = target is not None and result.target(target) is not None
+        part = _with_only_target(result, target if is_single_target else None)
         joined.append((clean(Path(source).stem, 60), part))
         parts[clean(Path(source).name, 60)] = part
     return join(joined), beside, parts
@@ -235,7 +235,7 @@ def last_stored() -> Path:
 
     folder = sweeps_folder(os.environ)
     stored = reversed(stored_sweeps(folder).items())
-    measured = {path: found.is_measured for path, found in stored if not isinstance(found, UsageError)}
+    measured = {path: result.is_measured for path, result in stored if not isinstance(result, UsageError)}
     running = results_under_way()
     usable = [path for path, is_measured in measured.items() if is_measured and path.resolve() not in running]
     for path in measured:
@@ -260,8 +260,8 @@ def _with_only_target(result: SweepResult, name: str | None) -> SweepResult:
         from sparktop.errors import did_you_mean  # late: only for a mistake
 
         names = [target.name for target in result.targets]
-        near = did_you_mean(name, names) or f" (there are: {clean(', '.join(names), 200)})"
-        raise UsageError(f"--target: the sweep has no target '{clean(name, 60)}'{near}")
+        hint = did_you_mean(name, names) or f" (there are: {clean(', '.join(names), 200)})"
+        raise UsageError(f"--target: the sweep has no target '{clean(name, 60)}'{hint}")
     slo = result.slo
     if slo is not None:
         holds_of_target = {target: holds for target, holds in slo.holds_to.items() if target == name}

@@ -115,8 +115,8 @@ def _wrap_line(line: str, width: int | None) -> str:
 def _check_line(check: Check, width: int | None, *, color: bool) -> str:
     """Return the line of a check: status, name, message and advice."""
     word = "FAIL" if check.status is Status.FAIL else check.status.value
-    seen = f"{word:<4}  {clean(check.name, _NAME)}: {clean(check.message, _SENTENCE)}"
-    line = _wrap_line(f"{seen} — {clean(check.advice, _SENTENCE)}" if check.advice else seen, width)
+    text = f"{word:<4}  {clean(check.name, _NAME)}: {clean(check.message, _SENTENCE)}"
+    line = _wrap_line(f"{text} — {clean(check.advice, _SENTENCE)}" if check.advice else text, width)
     return _with_color(word, _COLORS[check.status], color=color) + line[len(word) :]
 
 

@@ -51,9 +51,9 @@ async def examine_network(
     name_checks = await check_names(_hosts(watch), network)
     unresolved = {host for host, check in name_checks.items() if check.status is Status.FAIL}
     resolved = [host for host in watch.discover if host_key(host) not in unresolved]
-    found = await search(resolved) if resolved else Found()
-    backends = (*watch.backends, *_without_known(found.backends, watch.backends))
-    routers = (*watch.routers, *watch.sweep_routers, *found.routers)
+    search_result = await search(resolved) if resolved else Found()
+    backends = (*watch.backends, *_without_known(search_result.backends, watch.backends))
+    routers = (*watch.routers, *watch.sweep_routers, *search_result.routers)
     listed_checks, listed_backends, listed_nodes = await read_listed(watch)
     gate = asyncio.Semaphore(_AT_ONCE)
 
@@ -86,7 +86,7 @@ async def examine_network(
         check_each(check_router, routers),
         check_each(check_prometheus, watch.prometheus),
     )
-    checks = [*name_checks.values(), *_search_checks(found, wanted=wanted), *listed_checks]
+    checks = [*name_checks.values(), *_search_checks(search_result, wanted=wanted), *listed_checks]
     compared = check_compared(readings, [*backends, *listed_backends])  # `check_machine` has added to them
     return [*checks, *(check for part in parts for check in part), *compared]
 
@@ -208,9 +208,9 @@ def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | 
         return [Check(name, Status.FAIL, message, advice)]
     facts = identity or NodeIdentity()
     parts = [facts.product, facts.os, f"driver {facts.driver}" if facts.driver else None]
-    seen = ", ".join(part for part in parts if part) or "answers"
+    summary = ", ".join(part for part in parts if part) or "answers"
     sent = f"; {facts.reader_label} was sent there" if facts.reader_label else ""
-    checks = [Check(name, Status.OK, f"read through {target.via}: {seen}{sent}")]
+    checks = [Check(name, Status.OK, f"read through {target.via}: {summary}{sent}")]
     if isinstance(reading, NodeSample) and reading.gpu_note is not None:
         note = reading.gpu_note.replace(" on this machine", "")  # a note of the machine itself
         checks.append(check_missing_gpu(f"{target.name} GPU", note, reading, facts))

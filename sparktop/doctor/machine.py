@@ -223,8 +223,8 @@ def _check_folder(folder: Path, watch: Watch) -> Check:
         return Check(_TITLE, Status.WARN, f"{where}: {reason_of(error)}", advice)
     if not os.access(folder, os.W_OK | os.X_OK):
         return Check(_TITLE, Status.WARN, f"{where}: not writable", "nothing is recorded in the background")
-    held = numbers.data(sum(file.stat().st_size for file in parts(folder)), 12).strip()
-    message = f"{where}: {held} of at most {watch.flight_mib} MiB"
+    size_words = numbers.data(sum(file.stat().st_size for file in parts(folder)), 12).strip()
+    message = f"{where}: {size_words} of at most {watch.flight_mib} MiB"
     return Check(_TITLE, Status.OK, message)
 
 
@@ -323,7 +323,7 @@ def _situation(
 
 def _alike_check(group: MachineGroup) -> Check:
     who = f"{group.engine}: {', '.join(group.names)}" if group.engine is not None else ", ".join(group.names)
-    same = ", ".join(alike_in(group))
-    if not same:
+    alike_words = ", ".join(alike_in(group))
+    if not alike_words:
         return Check(_COMPARED, Status.SKIP, f"{who}: nothing to compare could be read")
-    return Check(_COMPARED, Status.OK, f"{who} have the same {same}")
+    return Check(_COMPARED, Status.OK, f"{who} have the same {alike_words}")

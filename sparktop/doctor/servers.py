@@ -220,20 +220,20 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     checks = [reach, _prometheus_clock_check(target.name, clocks.ahead_s)]
     if not servers:
         advice = "scrape the servers' /metrics, or correct the selector"
-        said = "scrapes no vLLM, SGLang or Ray Serve LLM"
+        message = "scrapes no vLLM, SGLang or Ray Serve LLM"
         if down:
-            said, advice = (
-                f"{said}; {down_text(down)}",
+            message, advice = (
+                f"{message}; {down_text(down)}",
                 "start them: a server is known once it was scraped",
             )
-        return [*checks, Check(f"{target.name} servers", Status.FAIL, said, advice)]
+        return [*checks, Check(f"{target.name} servers", Status.FAIL, message, advice)]
     pace = f", scraped every {every_s:g} s" if every_s else ""
     counts = f"{len(servers)} server{'' if len(servers) == 1 else 's'}"
     counts += f" in {groups} group{'' if groups == 1 else 's'}"
-    said = f"{counts}{pace}"
+    message = f"{counts}{pace}"
     slow = (every_s or 0.0) > _SLOW_SCRAPES_S
     advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
-    checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, said, advice))
+    checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, message, advice))
     if dead := down & {server.key.target for server in servers}:
         advice = "start them, or correct their targets: the Prometheus cannot scrape them"
         checks.append(Check(f"{target.name} down", Status.FAIL, down_text(dead), advice))

@@ -163,11 +163,11 @@ def _places(
     """Yield where a model's files may be: at the path, at what a container mounts there, in the cache."""
     yield Path(model).expanduser()
     hubs = []
-    for here, inside in _mounts(before):
+    for outside, inside in _mounts(before):
         if f"{model}/".startswith(f"{inside}/"):
-            yield here / model[len(inside) :].lstrip("/")
+            yield outside / model[len(inside) :].lstrip("/")
         if f"{_HUB_IN_IMAGE}/".startswith(f"{inside}/"):
-            hubs.append(here / _HUB_IN_IMAGE[len(inside) :].lstrip("/"))
+            hubs.append(outside / _HUB_IN_IMAGE[len(inside) :].lstrip("/"))
     cache = env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     download_folder = option(options, ("--download-dir",)) or env.get("HF_HUB_CACHE")
     for hub in (*([Path(download_folder)] if download_folder else []), *hubs, Path(cache, "hub")):
@@ -178,11 +178,11 @@ def _places(
 def _mounts(words: Sequence[str]) -> Iterator[tuple[Path, str]]:
     """Yield (folder here, folder in the container) of each mount of a `docker run`."""
     for name, value in options_of(words):
-        here, _, inside = value.partition(":")
+        outside, _, inside = value.partition(":")
         if name == "--mount":
             parts = dict(part.partition("=")[::2] for part in value.split(","))
-            here = parts.get("source") or parts.get("src") or ""
+            outside = parts.get("source") or parts.get("src") or ""
             inside = parts.get("target") or parts.get("destination") or parts.get("dst") or ""
         inside = inside.partition(":")[0].rstrip("/")
-        if here and inside and name in {"-v", "--volume", "--mount"}:
-            yield Path(here).expanduser(), inside
+        if outside and inside and name in {"-v", "--volume", "--mount"}:
+            yield Path(outside).expanduser(), inside

@@ -101,8 +101,8 @@ class CheckpointReader:
         with contextlib.suppress(
             OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError
         ):
-            for found in read_weights(root, model, flags):
-                self._found[key] = found
+            for weights in read_weights(root, model, flags):
+                self._found[key] = weights
 
 
 def _model_path(root: Path, model: str) -> Path | None:
@@ -166,8 +166,8 @@ def read_checkpoint(path: Path, *, headers: bool = False) -> Checkpoint | None:
     else:
         by_suffix: dict[str, list[Path]] = {}
         with os.scandir(path) as entries:
-            for entry in islice(entries, _MOST_FILES):
-                by_suffix.setdefault(Path(entry.name).suffix, []).append(path / entry.name)
+            for item in islice(entries, _MOST_FILES):
+                by_suffix.setdefault(Path(item.name).suffix, []).append(path / item.name)
         files = sorted(next((by_suffix[suffix] for suffix in _WEIGHTS if suffix in by_suffix), []))
     return _measure_files(_shards_of(files), headers=headers) if files else None
 
@@ -186,13 +186,13 @@ def _shards_of(files: Sequence[Path]) -> Sequence[Path]:
     numbered = {file: match for file in files if (match := _SHARD.search(file.name)) is not None}
     if not numbered:
         return files
-    last, match = numbered.popitem()
-    series = {file for file in files if _SHARD.sub("", file.name) == _SHARD.sub("", last.name)}
+    last_file, match = numbered.popitem()
+    series = {file for file in files if _SHARD.sub("", file.name) == _SHARD.sub("", last_file.name)}
     names = (
-        _SHARD.sub(f"-{number:05}-of-{match[1]}", last.name)
+        _SHARD.sub(f"-{number:05}-of-{match[1]}", last_file.name)
         for number in range(1, min(int(match[1]), _MOST_FILES) + 1)
     )
-    return sorted(series.union(map(last.with_name, names)))
+    return sorted(series.union(map(last_file.with_name, names)))
 
 
 def _measure_files(files: Iterable[Path], *, headers: bool) -> Checkpoint:
@@ -322,8 +322,8 @@ def _is_side_part(name: str, layers: object) -> bool:
 
 def _is_reshaped(config: Mapping[str, object], text: Mapping[str, object], flags: tuple[str, ...]) -> bool:
     """Return whether the server makes smaller weights of those in the files."""
-    asked = next((flag.partition(" ")[2] for flag in flags if flag.startswith("--quantization ")), None)
+    wanted = next((flag.partition(" ")[2] for flag in flags if flag.startswith("--quantization ")), None)
     stored = config.get("quantization_config") or text.get("quantization_config")
     method = str(stored.get("quant_method", "")) if isinstance(stored, dict) else ""
-    is_other_method = asked is not None and (not method or method.split("-")[0] not in asked)
+    is_other_method = wanted is not None and (not method or method.split("-")[0] not in wanted)
     return is_other_method or any(flag.startswith(_RESHAPING) for flag in flags)

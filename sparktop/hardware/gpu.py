@@ -730,8 +730,8 @@ def _add_process(
     `kind` is the NVML list that has the entry, "compute" or "graphics". A process in both lists gets the kind
     "both", and its memory is counted once. `instances` has the number of each MIG instance by its two ids.
     """
-    pid, used = int(process.pid), getattr(process, "usedGpuMemory", None)
-    memory = int(used) if used is not None and 0 <= used < _NOT_KNOWN else None
+    pid, used_bytes = int(process.pid), getattr(process, "usedGpuMemory", None)
+    memory = int(used_bytes) if used_bytes is not None and 0 <= used_bytes < _NOT_KNOWN else None
     entry = merged.get(pid)
     if entry is None:
         ids = (getattr(process, "gpuInstanceId", -1), getattr(process, "computeInstanceId", -1))

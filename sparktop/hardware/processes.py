@@ -697,8 +697,8 @@ def read_guard(program: str, arguments: Sequence[str], root: Path) -> MemoryGuar
     if program == _OOMD:
         files = [path for name in _OOMD_FILES for path in sorted(root.glob(name))[:_MOST_NAMES]]
         limits = [limit for path in files for limit in _OOMD_LIMIT.findall(read_small(str(path)) or b"")]
-        used = min(100.0, float(limits[-1])) if limits else _OOMD_PERCENT
-        return MemoryGuard(_OOMD, 100.0 - used, None, 100.0 - used)
+        limit_percent = min(100.0, float(limits[-1])) if limits else _OOMD_PERCENT
+        return MemoryGuard(_OOMD, 100.0 - limit_percent, None, 100.0 - limit_percent)
     if program != _EARLYOOM:
         return None
 

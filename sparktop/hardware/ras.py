@@ -384,14 +384,14 @@ def _version_in_content(file: Path) -> Version | None:
     """Return the version that the library writes to logs, which is among its constants."""
     try:
         with open_regular(file) as opened:
-            tail = b""
+            tail_bytes = b""
             while opened.tell() < _LIBRARY_BYTES:
                 chunk = opened.read(_CHUNK)
                 if not chunk:
                     break
-                if match := _VERSION_IN_CONTENT.search(tail + chunk):
+                if match := _VERSION_IN_CONTENT.search(tail_bytes + chunk):
                     return int(match[1]), int(match[2]), int(match[3])
-                tail = chunk[-_OVERLAP:]
+                tail_bytes = chunk[-_OVERLAP:]
     except OSError:
         return None
     return None

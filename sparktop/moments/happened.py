@@ -167,8 +167,8 @@ def main_lines(lines: Sequence[Line], when: datetime, within_s: float) -> tuple[
     since, until = when - timedelta(seconds=AROUND_S), when + timedelta(seconds=_SAME_S)
     causes = [line for line in lines if line.is_cause and line.at <= until and _last_of(line, when) >= since]
     apart_s = {line: abs((line.at - when).total_seconds()) for line in lines}
-    near = (line for line, seconds in apart_s.items() if seconds <= within_s)
-    most_severe = min(near, key=lambda line: (-line.severity.rank, apart_s[line]), default=None)
+    near_lines = (line for line, seconds in apart_s.items() if seconds <= within_s)
+    most_severe = min(near_lines, key=lambda line: (-line.severity.rank, apart_s[line]), default=None)
     return tuple(dict.fromkeys(line for line in (*causes[-1:], most_severe) if line is not None))
 
 
@@ -347,10 +347,10 @@ def _lines_of_span(moment: Moment) -> list[Line]:
     ]
     lines.sort(key=attrgetter("at"))
     started_at: dict[str, datetime] = {}
-    for place in reversed(range(len(lines))):
-        line = lines[place]
+    for index in reversed(range(len(lines))):
+        line = lines[index]
         if line.label == _LOADING:
-            lines[place] = replace(line, until=started_at.get(line.subject))
+            lines[index] = replace(line, until=started_at.get(line.subject))
         if line.label in _STARTED:
             started_at[line.subject] = line.at
     return lines

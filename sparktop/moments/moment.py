@@ -366,10 +366,10 @@ class MomentBuilder:
 
     def _replace_points(self, key: SeriesKey, points: list[tuple[float, float | None]]) -> None:
         if points:
-            known = self._series.setdefault(key, [])
-            while known and known[-1][0] >= points[0][0] - _ROUNDING_S:
-                known.pop()
-            known += points
+            all_points = self._series.setdefault(key, [])
+            while all_points and all_points[-1][0] >= points[0][0] - _ROUNDING_S:
+                all_points.pop()
+            all_points += points
 
     def moment(
         self,
@@ -515,8 +515,8 @@ def span_around(at: datetime, span: Span) -> Span:
     """
     if not span.holds(at):
         raise UsageError(f"--at {time_words(at)} is not in --from to --to")
-    near = timedelta(seconds=NEAR_S)
-    return Span(span.start or at - near, span.end or at + near)
+    before_and_after = timedelta(seconds=NEAR_S)
+    return Span(span.start or at - before_and_after, span.end or at + before_and_after)
 
 
 def read_moment(
@@ -699,10 +699,10 @@ def _add_shown_sweep(sweeps: list[SweepSpan], picture: PastPicture) -> None:
         sweeps.append(SweepSpan(sweep.started_at or picture.wall, None, ""))
     elif not goes_on:
         return  # it ended before the first picture, or its end is known
-    last = sweeps[-1]
-    words = last.words if sweep is None else f"{sweep.title}: {sweep.words}"
-    over = sweep is None or sweep.status.over
-    sweeps[-1] = replace(last, end=picture.wall if over else None, words=words)
+    last_sweep = sweeps[-1]
+    words = last_sweep.words if sweep is None else f"{sweep.title}: {sweep.words}"
+    is_over = sweep is None or sweep.status.over
+    sweeps[-1] = replace(last_sweep, end=picture.wall if is_over else None, words=words)
 
 
 def _reduction_to_worst(last: Snapshot) -> Callable[[Snapshot], Snapshot]:
@@ -763,19 +763,19 @@ def figure_texts(figure: Figure, found: Stats, bounds: Iterable[Bounds] = ()) ->
 
     The mean of values that lie between `bounds` lies between the bounds of the least and of the most.
     """
-    known = sorted(bounds)
+    sorted_bounds = sorted(bounds)
     within = [
-        next((pair for pair in known if value is not None and pair[0] <= value <= pair[1]), None)
+        next((pair for pair in sorted_bounds if value is not None and pair[0] <= value <= pair[1]), None)
         for value in (found.least, found.most, found.last)
     ]
-    least, most, last = (
+    least, highest, newest = (
         figure_text(figure, value) if pair is None else _bounds_text(pair)
         for pair, value in zip(within, (found.least, found.most, found.last), strict=True)
     )
     mean = figure_text(figure, found.mean)
     if found.least is not None and found.most is not None and (within[0] or within[1]):
         mean = _bounds_text(((within[0] or (found.least,))[0], (within[1] or (found.most,))[-1]))
-    return least, mean, most, last
+    return least, mean, highest, newest
 
 
 def _bounds_text(bounds: Bounds) -> str:

@@ -30,8 +30,8 @@ _LONG = 400
 
 def moment_around(past: Past, at: datetime) -> Moment | None:
     """Return the report data of the minutes around `at` from the pictures kept; None without a picture."""
-    last = past.at_wall(at + _LATER)
-    return None if last is None else moment_of(last, past)
+    last_picture = past.at_wall(at + _LATER)
+    return None if last_picture is None else moment_of(last_picture, past)
 
 
 def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> list[Row]:

@@ -376,10 +376,10 @@ def _all_names(moment: Moment, kind: str) -> list[str]:
 
 def _about_line(moment: Moment) -> str:
     last, readings = moment.shown, moment.readings
-    what = [(len(last.backends), "server"), (len(last.nodes), "machine"), (len(last.routers), "router")]
+    counts = [(len(last.backends), "server"), (len(last.nodes), "machine"), (len(last.routers), "router")]
     parts = [
         f"{span_words(moment)} ({seconds_words((moment.end - moment.start).total_seconds())})",
-        ", ".join(_count_words(number, noun) for number, noun in what if number),
+        ", ".join(_count_words(number, noun) for number, noun in counts if number),
         tables.poll_words(last),
         f"recording {code(readings.source)}" if readings.source else "",
         f"recorded by sparktop {readings.version}" if readings.version not in {None, __version__} else "",
@@ -394,8 +394,8 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
     if moment.omission:
         yield moment.omission
     if moment.is_long:
-        last = seconds_words((moment.end - moment.detail).total_seconds())
-        yield f"Figures and states are those of the last {last}; verdicts and events are of the whole range."
+        span = seconds_words((moment.end - moment.detail).total_seconds())
+        yield f"Figures and states are those of the last {span}; verdicts and events are of the whole range."
     if gaps:
         texts = (f"{cell.time_of(start)} to {cell.time_of(end)}" for start, end in gaps[:_MOST_GAPS])
         listed = ", ".join(texts)
@@ -438,11 +438,11 @@ def _figures_table(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Tabl
 
 def _states_table(moment: Moment) -> Table:
     columns = (_SERVER, Column("At the end", Kind.WORD), Column("Share of the time", Kind.WORD))
-    last = {backend.name: backend.state.value for backend in moment.shown.backends}
+    last_states = {backend.name: backend.state.value for backend in moment.shown.backends}
     rows = (
         (
             cell.name(name),
-            last.get(name, UNKNOWN),
+            last_states.get(name, UNKNOWN),
             ", ".join(f"{state} {cell.percent(100 * share)}" for state, share in shares.items()),
         )
         for name, shares in moment.states.items()
@@ -593,8 +593,8 @@ def seconds_words(seconds: float) -> str:
 
 def bad_balances(moment: Moment) -> list[Spell]:
     """Return the last bad verdict on each group, in the order of the groups' first bad verdicts."""
-    bad = {word.value for word in BalanceWord if word.bad}
-    last = {spell.subject: spell for spell in moment.spells if spell.word in bad and not spell.speed}
+    bad_words = {word.value for word in BalanceWord if word.bad}
+    last = {spell.subject: spell for spell in moment.spells if spell.word in bad_words and not spell.speed}
     return list(last.values())
 
 
@@ -603,14 +603,14 @@ def _last_verdicts(moment: Moment) -> list[Spell]:
 
     Verdicts that are "unknown" or whose evidence was not replayed are left out.
     """
-    last: dict[str, Spell] = {}
-    bad = {word.value for word in BalanceWord if word.bad}
+    last_spells: dict[str, Spell] = {}
+    bad_words = {word.value for word in BalanceWord if word.bad}
     for spell in moment.spells:
-        before = last.get(spell.subject)
+        before = last_spells.get(spell.subject)
         is_known = spell.balance is not None and spell.word != BalanceWord.UNKNOWN.value
-        if is_known and (spell.word in bad or before is None or before.word not in bad):
-            last[spell.subject] = spell
-    return list(last.values())
+        if is_known and (spell.word in bad_words or before is None or before.word not in bad_words):
+            last_spells[spell.subject] = spell
+    return list(last_spells.values())
 
 
 def _verdict_line(spell: Spell) -> str:

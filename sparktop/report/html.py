@@ -73,7 +73,7 @@ def render(snapshot: Snapshot, screen: str) -> str:
         totals=tables.totals(snapshot),
         screen=Markup(screen.strip()),  # noqa: S704 - a picture of ours
         omission=tables.omission(snapshot),
-        tables=[_table_values(shown) for shown, _ in tables.snapshot_tables(snapshot, detailed=True)],
+        tables=[_table_values(table) for table, _ in tables.snapshot_tables(snapshot, detailed=True)],
         rate_windows=tables.rate_windows(snapshot.backends),
         word_roles=_word_roles(),
     )

@@ -76,11 +76,11 @@ def _column_groups(widths: Sequence[int], keys: int, width: int) -> Iterator[lis
     """
     key_columns = list(range(keys))
     least = sum(widths[:keys]) + keys + 1
-    group, used = [*key_columns], least
+    group, used_cells = [*key_columns], least
     for column, cells in enumerate(widths[keys:], start=keys):
-        if len(group) > keys and used + cells + 1 > width:
+        if len(group) > keys and used_cells + cells + 1 > width:
             yield group
-            group, used = [*key_columns], least
+            group, used_cells = [*key_columns], least
         group.append(column)
-        used += cells + 1
+        used_cells += cells + 1
     yield group

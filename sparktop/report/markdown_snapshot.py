@@ -16,8 +16,8 @@ def render(snapshot: Snapshot) -> str:
     snapshot = without_stale(snapshot)
     parts = (tables.omission(snapshot), tables.nothing_watched(snapshot))
     blocks = ["\n".join(_head_lines(snapshot)), *filter(None, parts)]
-    for shown, as_list in tables.snapshot_tables(snapshot):
-        blocks.append(_as_list(shown) if as_list else in_markdown(grid_of(shown, WIDTH)))
+    for table, as_list in tables.snapshot_tables(snapshot):
+        blocks.append(_as_list(table) if as_list else in_markdown(grid_of(table, WIDTH)))
     return "\n\n".join([*blocks, f"_{tables.legend(snapshot)}_"]) + "\n"
 
 

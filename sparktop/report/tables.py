@@ -65,7 +65,7 @@ Filled = tuple[Column, Callable[[Thing], str]]
 
 def table(title: str, things: Iterable[Thing], *columns: Filled[Thing]) -> Table:
     """Return a table with a row for each of `things`."""
-    rows = tuple(tuple(read(thing) for _, read in columns) for thing in things)
+    rows = tuple(tuple(read(subject) for _, read in columns) for subject in things)
     return Table(title, tuple(column for column, _ in columns), rows)
 
 
@@ -428,18 +428,18 @@ def routers(snapshot: Snapshot) -> Table:
 
 def notes(snapshot: Snapshot) -> Table:
     """Return a table of what else there is to say of a server, machine, router or Prometheus."""
-    said: list[tuple[str, str | None]] = []
+    name_notes: list[tuple[str, str | None]] = []
     for view in snapshot.backends:
-        said += [(view.name, slow_page(view)), (view.name, view.page_note)]
+        name_notes += [(view.name, slow_page(view)), (view.name, view.page_note)]
     for node in snapshot.nodes:
-        said += [(node.name, text) for text in memory_notes(node.sample.memory)] if node.sample else []
+        name_notes += [(node.name, text) for text in memory_notes(node.sample.memory)] if node.sample else []
     for router in snapshot.routers:
-        said += [(router.name, text) for text in (*router.trouble_sentences, router.sample.note)]
-        said += [(router.name, f"{backend}: {words}") for backend, words in router.stuck.items()]
-    said += [(server.name, server.fleet.note) for server in snapshot.fleets if server.fleet is not None]
+        name_notes += [(router.name, text) for text in (*router.trouble_sentences, router.sample.note)]
+        name_notes += [(router.name, f"{backend}: {words}") for backend, words in router.stuck.items()]
+    name_notes += [(server.name, server.fleet.note) for server in snapshot.fleets if server.fleet is not None]
     return table(
         "Notes",
-        [row for row in said if row[1]],
+        [row for row in name_notes if row[1]],
         name("about", lambda row: row[0]),
         name("note", lambda row: row[1], _LONG),
     )
@@ -773,8 +773,8 @@ def groups_table(snapshot: Snapshot) -> Table:
     if not states:
         return groups
     down = f"{states.count(NODE_GRAVITY[0]):,}"
-    last = ("machines", f"{len(states):,}", down, *[UNKNOWN] * 6, _counted_states(states))
-    return replace(groups, rows=(*groups.rows, last))
+    total_row = ("machines", f"{len(states):,}", down, *[UNKNOWN] * 6, _counted_states(states))
+    return replace(groups, rows=(*groups.rows, total_row))
 
 
 def _table_of_groups(title: str, groups: Sequence[WallGroup]) -> Table:
@@ -841,8 +841,8 @@ def snapshot_tables(snapshot: Snapshot, *, detailed: bool = False) -> Iterator[t
     further = (memory_parts(nodes), links(nodes), processes(nodes, _PROCESSES))
     reasoned = (limits(backends), reasons(snapshot), events(snapshot, _ALL_EVENTS if detailed else EVENTS))
     parts = ((overview, False), (problems, True), (measured, False), (further if detailed else (), False))
-    for shown, as_list in (*parts, (reasoned, True)):
-        yield from ((part, as_list) for part in shown if part.rows)
+    for table_shown, as_list in (*parts, (reasoned, True)):
+        yield from ((part, as_list) for part in table_shown if part.rows)
 
 
 def list_items(shown: Table, quote: Callable[[str], str]) -> Iterator[str]:

@@ -31,8 +31,8 @@ def render(snapshot: Snapshot, width: int) -> str:
     lines = [line for text in head for line in wrap(text, width)]
     for text in filter(None, (tables.omission(snapshot), tables.nothing_watched(snapshot))):
         lines += ["", *wrap(text, width)]
-    for shown, as_list in tables.snapshot_tables(snapshot):
-        lines += ["", shown.title, *(_list_lines(shown, width) if as_list else table_lines(shown, width))]
+    for table, as_list in tables.snapshot_tables(snapshot):
+        lines += ["", table.title, *(_list_lines(table, width) if as_list else table_lines(table, width))]
     lines += ["", *wrap(tables.legend(snapshot), width)]
     return "".join(f"{fit(line, width).rstrip()}\n" for line in lines)
 
@@ -63,12 +63,12 @@ def table_lines(shown: Table, width: int) -> Iterator[str]:
         for row in rows
     ]
     are_names = all(column.kind is Kind.NAME for column in hidden)
-    same = are_names and len(rests) > 1 and len(set(rests)) == 1
+    is_same_rest = are_names and len(rests) > 1 and len(set(rests)) == 1
     for row, rest in zip(rows, rests, strict=True):
         yield _table_line(columns[:count], widths, row)
-        if not same:
+        if not is_same_rest:
             yield from _indent(rest, width)
-    if same:
+    if is_same_rest:
         yield from _indent(rests[0] and f"each: {rests[0]}", width)
 
 
@@ -78,9 +78,9 @@ def _indent(sentence: str, width: int) -> Iterator[str]:
 
 def _fitting_columns(widths: Sequence[int], width: int) -> int:
     """Return how many columns from the left fit side by side, with a space between them."""
-    count, used = 1, widths[0]
-    while count < len(widths) and used + 1 + widths[count] <= width:
-        used += 1 + widths[count]
+    count, used_cells = 1, widths[0]
+    while count < len(widths) and used_cells + 1 + widths[count] <= width:
+        used_cells += 1 + widths[count]
         count += 1
     return count
 

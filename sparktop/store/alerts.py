@@ -305,8 +305,8 @@ def _judge_aborted(alerts: ActiveAlerts, alert_id: str, track: BackendTrack, whe
     if share < least_share or (aborted < _FEWEST_ABORTED and not is_alerted):
         alerts.clear(alert_id, when)
         return
-    last = f"in the last {_MINUTE_S:.0f} s"
-    message = f"{aborted:.0f} of {ended:.0f} requests ended {last} because their client left"
+    period_words = f"in the last {_MINUTE_S:.0f} s"
+    message = f"{aborted:.0f} of {ended:.0f} requests ended {period_words} because their client left"
     values: Values = {
         "aborted": round(aborted),
         "share_percent": 100 * share,

@@ -461,8 +461,8 @@ class BackendTrack:
         now = self._model_name()
         if now is None:
             return None
-        (before, names_before), last = self._models, self._lineage.last
-        names = frozenset({now, *(last.models if last else ()), *self.served_models})
+        (before, names_before), last_sample = self._models, self._lineage.last
+        names = frozenset({now, *(last_sample.models if last_sample else ()), *self.served_models})
         self._models = now, names
         return None if before is None or names_before & names else before
 

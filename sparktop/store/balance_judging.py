@@ -168,8 +168,8 @@ def _judge_with_weights(
         balance = replace(
             balance, word=BalanceWord.UNEVEN, word_now=BalanceWord.UNEVEN, also=(), cause=None, hint=None
         )
-        said = f"{steady} for {balance.window_s:.0f} s, perhaps by weights of the router"
-        balance = replace(balance, reasons=(said, *balance.reasons))
+        sentence = f"{steady} for {balance.window_s:.0f} s, perhaps by weights of the router"
+        balance = replace(balance, reasons=(sentence, *balance.reasons))
     return balance, None
 
 

@@ -125,8 +125,8 @@ class Endings:
         message += f"{_clock_text(when.wall)}; {causes}"
         if half:
             message += f"; its server (process {server}) still runs"
-        if seen := last_words(self._last):
-            message += f"; the machine before that: {seen}"
+        if last_seen := last_words(self._last):
+            message += f"; the machine before that: {last_seen}"
         values: Values = {
             "ended": f"{what}{more}",
             "processes": float(len(ended)),
@@ -151,10 +151,10 @@ def _causes_text(sample: NodeSample, ended: Sequence[Workload], kills: int | Non
     log = sample.kernel
     pids = {process.pid for process in ended}
     lines = () if log is None else log.lines
-    mine = [line for line in lines if line.pid in pids]
-    if any(line.kind == OOM for line in mine):
+    own_lines = [line for line in lines if line.pid in pids]
+    if any(line.kind == OOM for line in own_lines):
         return "the kernel killed it for lack of memory (OOM)"
-    result = [xid_words(line.code) for line in mine if line.kind == XID]
+    result = [xid_words(line.code) for line in own_lines if line.kind == XID]
     if kills:
         result.append(
             f"the kernel killed {kills} process{'es' if kills > 1 else ''} for lack of memory (OOM)"

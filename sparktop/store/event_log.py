@@ -141,8 +141,8 @@ class EventLog:
             listener(event)
 
     def _remove(self, matches: Callable[[Event], bool]) -> None:
-        kept = (event for event in self._events if not matches(event))
-        self._events = deque(kept, maxlen=EVENTS_KEPT)
+        others = (event for event in self._events if not matches(event))
+        self._events = deque(others, maxlen=EVENTS_KEPT)
 
     def _replace(self, line: Event, event: Event) -> None:
         """Remove `line` from the log and append and announce `event`."""
@@ -190,8 +190,8 @@ class EventLog:
             severity, held_s = line.severity, event.duration_s
         changed = replace(line, phase=event.phase, severity=severity, worst=event.worst, duration_s=held_s)
         repeats.line = changed
-        kept = (changed if logged is line else logged for logged in self._events)
-        self._events = deque(kept, maxlen=EVENTS_KEPT)
+        lines = (changed if logged is line else logged for logged in self._events)
+        self._events = deque(lines, maxlen=EVENTS_KEPT)
         if event.phase is not Phase.END:
             self._announce_line(repeats, changed, at_s)
 

@@ -135,8 +135,8 @@ def prefix_use(sample: EngineSample, identified: PrefixCache | None) -> PrefixUs
     # Without any count, 0 tokens were found only if the cache is off, or the reported hit rate is 0.
     uncounted = 0.0 if not cache.on or any(lane.prefix_cache_hit_percent == 0 for lane in lanes) else None
     cached = lane_sum(lanes, lambda lane: _cached_tokens(lane, uncounted))
-    asked = lane_sum(lanes, lambda lane: lane.prefix_cache_queries) if cache.on else None
-    if cached is None or not (prompts or asked):
+    queried = lane_sum(lanes, lambda lane: lane.prefix_cache_queries) if cache.on else None
+    if cached is None or not (prompts or queried):
         return None
     lmcache = [lane.counts for lane in lanes if "lmcache_lookups" in lane.counts]
     looked_up = sum(counts["lmcache_lookups"] for counts in lmcache)
@@ -145,7 +145,7 @@ def prefix_use(sample: EngineSample, identified: PrefixCache | None) -> PrefixUs
         cache,
         sum(prompts) if prompts else None,
         tokens,
-        tokens if asked is None else asked,
+        tokens if queried is None else queried,
         cached,
         merge([lane.request_tokens for lane in lanes if lane.request_tokens is not None]),
         (looked_up, hits) if lmcache else None,

@@ -108,10 +108,10 @@ class ServerLimits:
         self._states = {name: self._states.get(name) or _LimitState() for name in backends}
         splits = {name: group for group in groups if group.lanes_of is None for name in group.backends}
         for name, judged in self._states.items():
-            said = _said_of(splits.get(name))
-            if said != judged.split:
+            verdict = _said_of(splits.get(name))
+            if verdict != judged.split:
                 judged.judged_at = -math.inf
-            word, before = (None if one is None else one[0] for one in (said, judged.split))
+            word, before = (None if pair is None else pair[0] for pair in (verdict, judged.split))
             if word is not before:
                 judged.next_kind = None
                 explained = word is not None and word not in _AT_EASE
@@ -145,8 +145,8 @@ def _gpu_now(track: BackendTrack, nodes: Mapping[str, NodeTrack]) -> float | Non
     from sparktop.analysis.limited_by import BUSY_GPU_PERCENT  # late: as above
 
     views = [nodes[name].view for name in track.view.nodes if name in nodes]
-    known = [view.sample for view in views if view.sample is not None and view.failure is None]
-    means = [known_mean(gpu.utilization_percent for gpu in sample.gpus) for sample in known]
+    samples = [view.sample for view in views if view.sample is not None and view.failure is None]
+    means = [known_mean(gpu.utilization_percent for gpu in sample.gpus) for sample in samples]
     used = sum_if_all_known(means) if means and len(means) == len(track.view.nodes) else None
     return used / len(means) if used is not None and used >= BUSY_GPU_PERCENT * len(means) else None
 

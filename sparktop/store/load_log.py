@@ -281,7 +281,7 @@ class LoadLog:
             return None
         history = self.history()
         gauges = [gauge.ends(since) or (0.0, 0.0) for gauge in (history.running, history.waiting)]
-        arrived = ended + sum(last - first for first, last in gauges)
+        arrived = ended + sum(after - first for first, after in gauges)
         return arrived if arrived >= 0 else None
 
     def requests_now(self) -> float | None:

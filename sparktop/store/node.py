@@ -474,8 +474,8 @@ def _reboot_guess(sample: NodeSample | None, headroom_gib: float | None) -> str:
     """Return what the last sample suggests, as a question; "" if it suggests nothing."""
     if sample is None:
         return ""
-    used, total = sample.memory.used_bytes, sample.memory.total_bytes
-    full = used is not None and bool(total) and used >= _FULL_SHARE * (total or 0)
+    used_bytes, total = sample.memory.used_bytes, sample.memory.total_bytes
+    full = used_bytes is not None and bool(total) and used_bytes >= _FULL_SHARE * (total or 0)
     if full or (headroom_gib is not None and headroom_gib < _LITTLE_GIB):
         return "perhaps it ran out of memory"
     if any((gpu.temperature_c or 0.0) >= _HOT_C for gpu in sample.gpus):

@@ -75,14 +75,14 @@ class RankVerdicts:
         readings = self._readings.get(name)
         if not readings or at - readings[-1].at > _SHOWN_S:
             return None
-        last = readings[-1]
-        begun = last.answer is None and last.problem is None
+        newest = readings[-1]
+        begun = newest.answer is None and newest.problem is None
         answered = next((reading for reading in reversed(readings) if reading.answer is not None), None)
         return RanksView(
             verdict=self._verdict(name),
-            age_s=max(0.0, at - last.at),
-            asking=begun and at - last.at < _WAITS_S,
-            node=last.node,
+            age_s=max(0.0, at - newest.at),
+            asking=begun and at - newest.at < _WAITS_S,
+            node=newest.node,
             answer=newest_answer(readings),
             warning=None if answered is None else answered.warning,
             names=self._node_by_address(),
@@ -90,8 +90,8 @@ class RankVerdicts:
 
     def forget(self, name: str) -> None:
         """Forget all readings about a backend."""
-        for kept in (self._readings, self._announced):
-            kept.pop(name, None)
+        for by_name in (self._readings, self._announced):
+            by_name.pop(name, None)
 
     def _verdict(self, name: str) -> RanksVerdict:
         names = self._node_by_address()

@@ -120,10 +120,10 @@ class RouterTrack:
         if len(counts) > 1 and None not in ended and total >= 1 and counts[-1] >= counts[0]:
             return counts[-1] - counts[0] >= _PASSED_SHARE * total or (False if is_long else None)
         inside = known_mean(map(_requests_inside, recent))
-        held = known_sum(log.requests_now() for log in logs) or 0.0
-        if inside is None or not held > 0:
+        requests_now = known_sum(log.requests_now() for log in logs) or 0.0
+        if inside is None or not requests_now > 0:
             return None
-        return inside >= _PASSED_SHARE * held or (False if is_long else None)
+        return inside >= _PASSED_SHARE * requests_now or (False if is_long else None)
 
     def weights(self, deployments: Mapping[str, str | None]) -> dict[str, float]:
         """Return the weight of each backend by the router's own report; empty where it has none.
@@ -470,8 +470,8 @@ def _each_server_once(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
         own_servers = tuple(server for server in fleet.servers if servers[_server_key(server)][1] == index)
         machines = tuple(machine for machine in fleet.nodes if nodes[machine.name][1] == index)
         left_out = len(fleet.servers) - len(own_servers)
-        said = f"{left_out:,} of its servers are shown by another Prometheus" if left_out else ""
-        note = "; ".join(part for part in (said, fleet.note) if part) or None
+        left_out_words = f"{left_out:,} of its servers are shown by another Prometheus" if left_out else ""
+        note = "; ".join(part for part in (left_out_words, fleet.note) if part) or None
         result[index] = replace(fleet, servers=own_servers, nodes=machines, note=note)
     return tuple(result)
 
@@ -510,12 +510,12 @@ class WallFigures:
         servers = tuple(
             _with_figures_of_row(server, rows[server.url], fleet.late_at) for server in fleet.servers
         )
-        answer, made = self._made.get(name, (None, None))
-        if answer is fleet and made is not None and made.servers == servers:
-            return made
-        made = replace(fleet, servers=servers)
-        self._made[name] = fleet, made
-        return made
+        answer, with_rows = self._made.get(name, (None, None))
+        if answer is fleet and with_rows is not None and with_rows.servers == servers:
+            return with_rows
+        with_rows = replace(fleet, servers=servers)
+        self._made[name] = fleet, with_rows
+        return with_rows
 
 
 def _with_figures_of_row(server: FleetServer, row: BackendView, late_at: float) -> FleetServer:

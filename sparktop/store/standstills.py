@@ -121,20 +121,20 @@ class Standstills:
         """Judge every backend that answers, update its state and its alert, and return events to add."""
         self._standing = {name: self._standing.get(name) or _Standing() for name in backends}
         events: list[Event] = []
-        asked: set[str] = set()
+        nodes_asked: set[str] = set()
         backend_count = Counter(node for track in backends.values() for node in track.view.nodes)
         for name, track in backends.items():
             if track.health.failure is not None or track.health.good_at is None:
-                asked.update(track.view.nodes if self._standing[name].since is not None else ())
+                nodes_asked.update(track.view.nodes if self._standing[name].since is not None else ())
                 continue
             machines = _Machines(track, nodes, backend_count, NODE_INTERVALS * interval_s, when.at)
             self._remember_gpu_work(name, track, machines)
             if track.standstill.stood_s < FACT_S:
                 events += self._end_standstill(name, track, alerts, when)
                 continue
-            asked.update(track.view.nodes)
+            nodes_asked.update(track.view.nodes)
             self._judge_and_show(name, track, machines, alerts, when)
-        self.nodes_asked = frozenset(asked)
+        self.nodes_asked = frozenset(nodes_asked)
         return events
 
     def suspects(self) -> tuple[str, ...]:
@@ -206,9 +206,9 @@ class Standstills:
         # Without the seconds, which a replay from the middle does not know; the alert has its beginning.
         if view.word in _WORDS:
             alerts.clear(blocked_id, when, f"now {view.word.value}", timed=False)
-            shown = track.view
-            waiting = f", {shown.waiting:.0f} waiting" if shown.waiting else ""
-            message = f"{view.word.in_words} with {shown.running or 0:.0f} running{waiting}: no progress"
+            track_view = track.view
+            waiting = f", {track_view.waiting:.0f} waiting" if track_view.waiting else ""
+            message = f"{view.word.in_words} with {track_view.running or 0:.0f} running{waiting}: no progress"
             message += f". {view.why[:1].upper()}{view.why[1:]}" if view.why else ""
             alerts.hold(stuck_id, _WORDS[view.word], key.name, message, view.evidence, when, since=since)
             return
@@ -229,16 +229,16 @@ class Standstills:
         if view is None or since is None:
             return []
         alert_ids = (f"{key.label}:{condition}" for condition in (STUCK_ALERT, BLOCKED))
-        held = [alert for alert in map(alerts.get, alert_ids) if alert is not None]
-        starts = [since.at, *(alert.since_s for alert in held if alert.since_s)]
+        held_alerts = [alert for alert in map(alerts.get, alert_ids) if alert is not None]
+        starts = [since.at, *(alert.since_s for alert in held_alerts if alert.since_s)]
         stood_s = max(view.seconds, idle_clock.moved_at - min(starts))
         count = standing.held
         requests = f" with {count:.0f} request{'' if count == 1 else 's'}" if count else ""
         after = "then went on" if idle_clock.went_on else "then its requests were gone"
         message = f"no progress for {stood_s:.0f} s{requests}, {after}"
-        for alert in held:
+        for alert in held_alerts:
             alerts.clear(alert.id, when, message, timed=False)
-        if held or stood_s < NOTED_S:
+        if held_alerts or stood_s < NOTED_S:
             return []
         text = f"{message}: {view.why}" if view.why else message
         about = f"{key.label}:paused"

@@ -254,7 +254,7 @@ class ServerStarts:
         if start is None:
             return []
         past_starts = [past for past in self._past if past.key == start.server.key]
-        last = best_past(past_starts, start.boot_id)
+        last_start = best_past(past_starts, start.boot_id)
         done = PastStart(
             *start.server.key,
             total_s=sample.at - start.clock.started_at,
@@ -271,8 +271,8 @@ class ServerStarts:
         self.learn((done,))
         self._finished.append(done)
         text = f"loaded in {minutes(done.total_s)}"
-        if last is not None:
-            text += f", {minutes(last.total_s)} last time"
+        if last_start is not None:
+            text += f", {minutes(last_start.total_s)} last time"
         values = {
             "total_s": done.total_s,
             **_phase_values(done.phases),

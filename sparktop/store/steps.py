@@ -177,17 +177,17 @@ class _BatchSteps:
         self.recent.append(load)
         if len(self.recent) < LEARNED_FROM:
             return None
-        step_ms = median(kept.step_ms for kept in self.recent)
+        step_ms = median(recent.step_ms for recent in self.recent)
         self.best_ms = step_ms if self.best_ms is None else min(self.best_ms, step_ms)
         if load.at - self.recent[0].at > _NEWEST_S:
             return None
         return SteadyLoad(
             load.at,
-            median(kept.running for kept in self.recent),
-            median(kept.batch for kept in self.recent),
+            median(recent.running for recent in self.recent),
+            median(recent.batch for recent in self.recent),
             step_ms,
-            known_median(kept.tps for kept in self.recent),
-            known_median(kept.kv_percent for kept in self.recent),
+            known_median(recent.tps for recent in self.recent),
+            known_median(recent.kv_percent for recent in self.recent),
         )
 
 
@@ -319,5 +319,5 @@ class WorkLog:
         """CPU cores that the HTTP server's process used over the last 30 s; None if it is not reported."""
         if len(self._cpu) < 2:  # noqa: PLR2004 - a rate needs two
             return None
-        (first_at, first), (last_at, last) = self._cpu[0], self._cpu[-1]
-        return (last - first) / (last_at - first_at) if last >= first else None
+        (first_at, first), (last_at, last_cpu_s) = self._cpu[0], self._cpu[-1]
+        return (last_cpu_s - first) / (last_at - first_at) if last_cpu_s >= first else None

@@ -192,8 +192,8 @@ def changed_spans(old: Row, new: Row) -> Iterator[tuple[int, int]]:
         start += new_widths[common_runs]
         common_runs += 1
     common_end, end = 0, sum(new_widths)
-    most = min(len(old), len(new)) - common_runs
-    while common_end < most and old[-1 - common_end] == new[-1 - common_end]:
+    most_changed = min(len(old), len(new)) - common_runs
+    while common_end < most_changed and old[-1 - common_end] == new[-1 - common_end]:
         end -= new_widths[-1 - common_end]
         common_end += 1
     if end > start:
@@ -334,8 +334,8 @@ class Canvas(Widget, can_focus=True):
             x = after - len(text)
             if x >= end:
                 return
-            shown = text if first <= x and after <= end else text[max(0, first - x) : end - x]
-            yield Segment(text_of(shown, role), self._drawn_styles.get(role) or self._filtered_style(role))
+            visible = text if first <= x and after <= end else text[max(0, first - x) : end - x]
+            yield Segment(text_of(visible, role), self._drawn_styles.get(role) or self._filtered_style(role))
         drawn = max(first, ends[-1] if ends else 0)
         if drawn < end:
             yield Segment(" " * (end - drawn), self._drawn_styles.get("text") or self._filtered_style("text"))

@@ -66,11 +66,11 @@ def settings_of(view: View, saved: ViewSettings) -> ViewSettings:
     Defaults are None if the file does not set them, as its present settings `saved` say.
     """
     default = View()
-    kept = saved.graphs is None and view.graphs is default.graphs
-    graphs = None if kept else view.graphs.value
+    is_unset = saved.graphs is None and view.graphs is default.graphs
+    graphs = None if is_unset else view.graphs.value
     window_s = None if saved.window_s is None and view.window_s == default.window_s else view.window_s
-    kept = saved.columns is None and view.columns is default.columns
-    columns = None if kept else view.columns.value
+    is_unset = saved.columns is None and view.columns is default.columns
+    columns = None if is_unset else view.columns.value
     return ViewSettings(graphs=graphs, window_s=window_s, columns=columns, wall_from=saved.wall_from)
 
 
@@ -80,7 +80,7 @@ def _enum_member(kind: type[Remembered], value: object, default: Remembered) -> 
 
 def remember(path: Path, view: View) -> str | None:
     """Write `view` without its filter to `path`, atomically; return None, or an error message."""
-    data = {
+    values = {
         "boxes": asdict(view.boxes),
         "preset": view.preset.value,
         "sort": view.sort.value,
@@ -90,7 +90,7 @@ def remember(path: Path, view: View) -> str | None:
     }
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(data))
+        write_whole(path, json.dumps(values))
     except OSError as error:
         return reason_of(error)
     return None

@@ -63,10 +63,10 @@ def _text_in_pieces(match: re.Match[str]) -> str:
         if not part:
             continue
         offset = run.start() + run.group().index(part)
-        shown = html.escape(part).replace(" ", "&#160;")
+        html_text = html.escape(part).replace(" ", "&#160;")
         pieces.append(
             f'<text class="{style}" x="{float(x) + offset * cell:g}" y="{y}" '
-            f'textLength="{len(part) * cell:g}"{attributes}>{shown}</text>'
+            f'textLength="{len(part) * cell:g}"{attributes}>{html_text}</text>'
         )
     return "".join(pieces)
 

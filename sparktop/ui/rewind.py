@@ -75,14 +75,14 @@ class Rewind:
 
         "▶" is added while the past is played, and its speed if it is not the original one.
         """
-        shown, present = self._shown, self._present
-        if shown is None or present is None:
+        shown_now, present = self._shown, self._present
+        if shown_now is None or present is None:
             return ""
         sign = "▶ " if self._playing_from is not None else ""
         sign += f"{self.speed}× " if self.speed > 1 else ""
-        ago_s = round(max(0.0, present[0].at - shown.at))
+        ago_s = round(max(0.0, present[0].at - shown_now.at))
         minutes = f"{ago_s // 3600}:{ago_s // 60 % 60:02}" if ago_s >= _HOUR_S else f"{ago_s // 60}"
-        return f"REWIND {sign}−{minutes}:{ago_s % 60:02} {shown.wall.astimezone():%H:%M:%S}"
+        return f"REWIND {sign}−{minutes}:{ago_s % 60:02} {shown_now.wall.astimezone():%H:%M:%S}"
 
     def span(self) -> TimeContext | None:
         """Return the range of times for which pictures are stored; None before the first picture."""
@@ -95,13 +95,13 @@ class Rewind:
 
     def bar(self) -> TimeBar | None:
         """Return the time bar, which covers all stored pictures; None before the first picture."""
-        span, shown = self.span(), self._shown or self.past.newest
-        if span is None or shown is None:
+        span, snapshot = self.span(), self._shown or self.past.newest
+        if span is None or snapshot is None:
             return None
         return TimeBar(
-            min(span.start, shown.wall),
+            min(span.start, snapshot.wall),
             span.end,
-            shown.wall,
+            snapshot.wall,
             tuple(self.past.events),
             tuple((stamp.wall, stamp.generation_tps) for stamp in self.past.stamps),
         )

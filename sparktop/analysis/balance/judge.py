@@ -369,10 +369,10 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         if not (words or by_chance or longer is None):
             why = balance_words.may_be_drift_sentence(rules.MANY_S, longer)
         words = words or [BalanceWord.BALANCED if by_chance else BalanceWord.UNKNOWN]
-    few = words[0] is BalanceWord.UNKNOWN and _has_too_few_requests(load, grid, measured)
+    has_few_requests = words[0] is BalanceWord.UNKNOWN and _has_too_few_requests(load, grid, measured)
     result = replace(
         measured,
-        too_few=few,
+        too_few=has_few_requests,
         word=words[0],
         word_now=words[0],
         also=tuple(words[1:]),

@@ -181,16 +181,16 @@ def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> 
     have enough samples.
     """
     points = [_usable_samples(track, now_s - window_s, now_s) for track in tracks]
-    here = [
+    alike = [
         samples
         for samples in points
         if len(samples.times) > 1 and now_s - samples.times[-1] <= _SILENT_S + window_s / 4
     ]
-    most = max((len(samples.times) for samples in here), default=0)
-    if len(here) <= _PAIR or min(len(samples.times) for samples in here) >= _NEARLY_ALL * most:
+    longest = max((len(samples.times) for samples in alike), default=0)
+    if len(alike) <= _PAIR or min(len(samples.times) for samples in alike) >= _NEARLY_ALL * longest:
         return {}
-    slow = _polled_slowly(here)
-    grid = lay_out([samples.track for samples in here if samples.track.name not in slow], now_s, window_s)
+    slow = _polled_slowly(alike)
+    grid = lay_out([samples.track for samples in alike if samples.track.name not in slow], now_s, window_s)
     if grid is None or grid.span_s < _SHORTEST_S:
         return {}
     few = {

@@ -260,10 +260,10 @@ def _made_tps(grid: LoadGrid) -> float:
     total_tps = 0.0
     for track in grid.tracks:
         speeds = (track.generation_tps or ())[bisect_left(track.times_s, begin_s) :]
-        known = [speed for speed in speeds if speed >= 0]
-        if not known:
+        known_speeds = [speed for speed in speeds if speed >= 0]
+        if not known_speeds:
             return math.inf
-        total_tps += sum(known) / len(known)
+        total_tps += sum(known_speeds) / len(known_speeds)
     return total_tps
 
 

@@ -359,5 +359,5 @@ def slots_of(track: LoadTrack) -> int | None:
     if len(full) < _FEWEST_FULL_LOOKS:
         return None
     usual_slots = median(full)
-    near = sum(abs(run - usual_slots) <= _FULL_WITHIN for run in full)
-    return round(usual_slots) if near >= 0.9 * len(full) and usual_slots >= 1 else None
+    near_count = sum(abs(run - usual_slots) <= _FULL_WITHIN for run in full)
+    return round(usual_slots) if near_count >= 0.9 * len(full) and usual_slots >= 1 else None

@@ -528,20 +528,20 @@ def _turning_lag(correlation: Sequence[float], step: float, points: int, e2e_s: 
     """
     low, high = (e2e_s * life / step for life in LIVES) if e2e_s else (0.0, math.inf)
     first_lag = max(_SHORTEST_STEPS, math.floor(low))
-    last = min(len(correlation) - 1, math.ceil(min(high, points)), math.floor(points / _LEAST_CYCLES))
-    if first_lag > last:
+    end = min(len(correlation) - 1, math.ceil(min(high, points)), math.floor(points / _LEAST_CYCLES))
+    if first_lag > end:
         return None
     turns = {
-        lag: correlation[lag] - _correlation_half_way(correlation, lag) for lag in range(first_lag, last + 1)
+        lag: correlation[lag] - _correlation_half_way(correlation, lag) for lag in range(first_lag, end + 1)
     }
     best = max(turns, key=turns.__getitem__)
     for odd in (7, 5, 3):
         # A steady swing also returns after three, five or seven periods, reversed half way.
-        near = max(
+        highest_lag = max(
             range(math.floor(best / odd) - 1, math.ceil(best / odd) + 2), key=lambda lag: turns.get(lag, -2.0)
         )
-        if turns.get(near, -2.0) >= _AS_CLEAR * turns[best]:
-            return near
+        if turns.get(highest_lag, -2.0) >= _AS_CLEAR * turns[best]:
+            return highest_lag
     return best
 
 
@@ -639,11 +639,11 @@ def _band_around(spectrum: Sequence[float], points: int, lag: int) -> tuple[tupl
     """
     middle, half = _SPECTRUM_SIZE / lag, _BAND_WIDTHS * _SPECTRUM_SIZE / points
     first_bin = max(1, round(middle - half))
-    last = min(len(spectrum) - 1, round(middle + half))
-    inside = range(first_bin, last + 1)
+    last_index = min(len(spectrum) - 1, round(middle + half))
+    inside = range(first_bin, last_index + 1)
     share = sum(spectrum[k] for k in inside)
     centre = sum(k * spectrum[k] for k in inside) / share if share > 0 else middle
-    return (first_bin, last), centre, share
+    return (first_bin, last_index), centre, share
 
 
 def _chance_of_drift(

@@ -225,10 +225,10 @@ def _rhythm_sentence(result: Balance, load: GroupLoad, *, long: bool) -> str:
     subject = " and ".join(result.backends) + " swing against each other"
     if len(result.backends) > _PAIR:
         subject = f"{swing.backend} swings against the others"
-    tail = f"{100 * (swing.variance_share or 0):.0f} % of the difference between loads follows that rhythm"
+    reason = f"{100 * (swing.variance_share or 0):.0f} % of the difference between loads follows that rhythm"
     if long:
-        tail = f"the lead changes {result.lead_changes} times in {_span_text(result.window_s)}"
-    return f"{subject} every {short_seconds(result.period_s)}{_period_in_lifetimes(result, load)}; {tail}"
+        reason = f"the lead changes {result.lead_changes} times in {_span_text(result.window_s)}"
+    return f"{subject} every {short_seconds(result.period_s)}{_period_in_lifetimes(result, load)}; {reason}"
 
 
 def turns_sentence(result: Balance) -> str:

@@ -90,8 +90,8 @@ async def choose_targets(
         resolved, behind = await _as_router(listed)
         checked.append(resolved)
         extra += behind
-    unique = list({(place.name, place.target.url): place for place in checked}.values())
-    if len({place.name for place in unique}) < len(unique):
+    unique = list({(target.name, target.target.url): target for target in checked}.values())
+    if len({target.name for target in unique}) < len(unique):
         raise UsageError("two targets have the same name: write them NAME=URL")
     return _choose(unique, watch, extra, model)
 
@@ -115,8 +115,8 @@ async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list
                 return await _discover_places(parsed)
             except UnreachableError as error:
                 names = [server.name for server in configured]
-                near = did_you_mean(word, names).removeprefix(": ") or f"configured: {', '.join(names)}"
-                raise UnreachableError(f"{error} ({near})" if names else str(error)) from None
+                hint = did_you_mean(word, names).removeprefix(": ") or f"configured: {', '.join(names)}"
+                raise UnreachableError(f"{error} ({hint})" if names else str(error)) from None
         if (note := shortened_message(word, parsed)) is not None:
             tell(note)
         target = next((server for server in configured if server.url == parsed.url), parsed)

@@ -178,12 +178,12 @@ def footer_row(
         pieces = _keys_on_page(pieces, width, page, more) if more else _keys_that_fit(pieces, width)
     row: Row = []
     key_ranges: list[tuple[int, int, str]] = []
-    used = 0
+    used_cells = 0
     for key, piece in pieces:
-        key_ranges.append((used, used + row_width(piece), key))
+        key_ranges.append((used_cells, used_cells + row_width(piece), key))
         row += piece
-        used += row_width(piece)
-    row.append((" " * (width - used), "text"))
+        used_cells += row_width(piece)
+    row.append((" " * (width - used_cells), "text"))
     return row, key_ranges
 
 
@@ -295,9 +295,9 @@ def event_words(bar: TimeBar) -> str:
         return ""
     together = [event for event in before if before[-1].at - event.at <= _TOGETHER]
     event = max(together, key=lambda event: event.severity.rank)
-    place = f"{bar.events.index(event) + 1} of {len(bar.events)}"
+    position = f"{bar.events.index(event) + 1} of {len(bar.events)}"
     sign = SEVERITY_SIGNS[event.severity]
-    return f"{sign} event {place}: {event.at.astimezone():%H:%M:%S} {event.subject}: {event.message}"
+    return f"{sign} event {position}: {event.at.astimezone():%H:%M:%S} {event.subject}: {event.message}"
 
 
 def cell_of(bar: TimeBar, wall: datetime, cells: int) -> int:

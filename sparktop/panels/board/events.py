@@ -236,9 +236,9 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
 
 def _limited(limit: str, values: Values) -> str | None:
     """Return the name of the value that a limit is for: the one that it names, else the first of its unit."""
-    own, unit = limit.removeprefix("limit_"), _unit_of(limit)
-    if own != limit and own in values:
-        return own
+    figure_name, unit = limit.removeprefix("limit_"), _unit_of(limit)
+    if figure_name != limit and figure_name in values:
+        return figure_name
     if limit.removesuffix(f"_{unit}") not in {"limit", "clears_at", "clears_below"}:
         return None
     value_names = (name for name in values if not name.startswith((*_LIMITS, "window_")))
@@ -257,8 +257,8 @@ def _value_with_unit(name: str, value: float | str) -> tuple[str, str]:
     stem = name.removesuffix(f"_{suffix}")
     if isinstance(value, str):
         return stem, value
-    whole = abs(value) >= _WHOLE_FROM.get(suffix, _GROUPED)
-    number = f"{value:,.0f}" if whole else f"{value:.{2 if suffix == 's' else 3}g}"
+    is_whole = abs(value) >= _WHOLE_FROM.get(suffix, _GROUPED)
+    number = f"{value:,.0f}" if is_whole else f"{value:.{2 if suffix == 's' else 3}g}"
     if name == "pid" or suffix == "mhz":
         number = f"{value:.0f}"
     elif name.endswith("_bytes"):

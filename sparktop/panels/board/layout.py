@@ -282,14 +282,14 @@ def _node_forms(width: int, count: int, height: int) -> _Ladder:
         _list_form("nodes", count, columns)
         for columns in range(1, _entries_abreast(width, count, NODE_LEAST) + 1)
     ]
-    most = max(1, min(count, width // NODE_WIDTH))
-    abreast = max(columns for columns in range(1, most + 1) if count % columns == 0)
+    most_columns = max(1, min(count, width // NODE_WIDTH))
+    abreast = max(columns for columns in range(1, most_columns + 1) if count % columns == 0)
     tallest = _by_board_height(height, 6, 8, 10)
     panels = [[_panels_form("node", count, abreast, min(rows, tallest))] for rows in (5, 6, 8, 10)]
     if abreast == count:
         return [small, *panels]
     lists = [[_list_form("nodes", count, 1, rows, 1)] for rows in (1, 2, 3)]
-    if abreast == 1 < most:  # panels of full width would be lower than they could be
+    if abreast == 1 < most_columns:  # panels of full width would be lower than they could be
         return [small, *lists]
     if count <= FEW:
         return [small, lists[1], panels[1], panels[2], panels[3]]
@@ -346,8 +346,8 @@ def _balance_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
     if not count:
         return [[_NONE]]
     if count > MOST_GROUPS:
-        few = _list_form("groups", MOST_GROUPS, 1)
-        return [[few if tiling is Tiling.TILES else _NONE], [few]]
+        short_list = _list_form("groups", MOST_GROUPS, 1)
+        return [[short_list if tiling is Tiling.TILES else _NONE], [short_list]]
     columns = max(1, min(count, width // BALANCE_WIDTH))
     panels = [_panels_form("balance", count, columns, rows) for rows in (3, 5, 6, 7, 9)]
     slim = [panels[0], _list_form("groups", count, 1)] if count > 1 else [panels[0]]

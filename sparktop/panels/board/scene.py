@@ -263,9 +263,9 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
     drawn = [node_entry(view, shape, width, tall, window, selected=view.name == selected) for view in views]
     rows = [row for entry in drawn for row in entry]
     findings = (
-        each if view.name in each.line else replace(each, line=f"{view.name}: {each.line}")
+        finding if view.name in finding.line else replace(finding, line=f"{view.name}: {finding.line}")
         for view in views
-        for each in view.findings
+        for finding in view.findings
     )
     return _list_in_frame(
         place,
@@ -526,10 +526,10 @@ class Scene:
         self._node_axis = newest_axis(snapshot.at, step, nodes, self._end_label)
         # All graphs show as long as the view asks or more, in whole poll intervals.
         slots = 2 * max(1, graph_columns(width)[1])
-        each = max(1, math.ceil(self.view.window_s / (slots * interval)))
+        points_each = max(1, math.ceil(self.view.window_s / (slots * interval)))
         begins = [series.first_at for series in (*backends, *nodes) if series.first_at is not None]
         known_s = self._axis.end - min(begins, default=-math.inf)
-        span_s = slots * each * interval
+        span_s = slots * points_each * interval
         if self.view.window_s == WINDOWS_S[0]:  # not a longer time that the user chose
             span_s = _span_of_known(span_s, known_s, interval)
         self._window = TimeWindow(self._axis.end, span_s, self._end_label)
@@ -747,8 +747,8 @@ class Scene:
 
         `room` is the number of backends that fit.
         """
-        last = max(0, len(self.snapshot.backends) - room)
-        first = max(0, min(self.first_row, last))
+        last_first = max(0, len(self.snapshot.backends) - room)
+        first = max(0, min(self.first_row, last_first))
         names = [view.name for view in self.snapshot.backends]
         if self.selected is not None and self.selected.kind == "backend" and self.selected.name in names:
             index = names.index(self.selected.name)

@@ -258,11 +258,11 @@ class Arrangement:
         backends = self._backends.of(snapshot.at, ordered, chosen, name if kind == "backend" else None)
         ordered = order_names(node_numbers(snapshot.nodes, sort), sort)
         nodes = self._nodes.of(snapshot.at, ordered, sort, name if kind == "node" else None)
-        kept = filtered_backends(snapshot.backends, view.filter)
-        names = {backend.name for backend in kept}
+        filtered = filtered_backends(snapshot.backends, view.filter)
+        names = {backend.name for backend in filtered}
         return replace(
             snapshot,
-            backends=in_order(kept, backends),
+            backends=in_order(filtered, backends),
             # A group whose backends are not all shown is left out: the picture would lack what it compares.
             balance=tuple(
                 group

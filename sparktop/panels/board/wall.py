@@ -157,10 +157,10 @@ class WallOrders:
         """Return `wall` with the lines that `look` shows in the order to show at the time `at` in s."""
         key = (look.fleet, look.of_machines, look.opened)
         order = self._orders.setdefault(key, HeldOrder())
-        chosen, held = (look.words, look.top), None if look.marked is None else look.marked.name
+        chosen, marked_name = (look.words, look.top), None if look.marked is None else look.marked.name
 
         def in_order(lines: Sequence[Line], name: Callable[[Line], str]) -> tuple[Line, ...]:
-            names = order.of(at, list(dict.fromkeys(map(name, lines))), chosen, held)
+            names = order.of(at, list(dict.fromkeys(map(name, lines))), chosen, marked_name)
             places = {name: index for index, name in enumerate(names)}
             return tuple(sorted(lines, key=lambda line: places[name(line)]))
 

@@ -249,7 +249,7 @@ def machine_columns(nodes: Sequence[FleetNode], width: int) -> Lines:
     """
     names = tuple(sorted([node.name for node in nodes]))  # in an order that does not change with the load
     longest = min(_LONGEST_NAME, max(map(cell_width, names), default=_LEAST_NAME))
-    shown = [
+    columns = [
         column
         for column in _MACHINE_COLUMNS
         if any(column.cell(node)[0] != numbers.UNKNOWN for node in nodes)
@@ -257,15 +257,15 @@ def machine_columns(nodes: Sequence[FleetNode], width: int) -> Lines:
 
     def name_width() -> int:
         """Return the cells of a name beside the columns that are shown."""
-        room = width - 3 - 1 - _STATE - sum(column.width for column in shown)
+        room = width - 3 - 1 - _STATE - sum(column.width for column in columns)
         return max(_LEAST_NAME, min(longest, room))
 
-    while shown and not are_distinct(names, name_width()):
-        shown.pop()
-    used = 3 + name_width() + 1 + _STATE + sum(column.width for column in shown)
-    has_room = any(node.backends for node in nodes) and width >= used + 2 + len(_SERVERS)
+    while columns and not are_distinct(names, name_width()):
+        columns.pop()
+    used_cells = 3 + name_width() + 1 + _STATE + sum(column.width for column in columns)
+    has_room = any(node.backends for node in nodes) and width >= used_cells + 2 + len(_SERVERS)
     fitted = fitted_names(names, name_width())
-    return Lines("machine", width, name_width(), 0, tuple(shown), fitted, _SERVERS if has_room else "")
+    return Lines("machine", width, name_width(), 0, tuple(columns), fitted, _SERVERS if has_room else "")
 
 
 _COUNT, _FIGURES = 6, 35
@@ -407,15 +407,15 @@ def wrong_machines(nodes: Sequence[FleetNode], width: int) -> Row:
 def _named_in_row(named: Sequence[tuple[str, str, str]], count: int, width: int) -> Row:
     """Return (state, name, figure) triples side by side, and how many of `count` have no room."""
     row: Row = [label("   ")] if named else []
-    used = 3
+    used_cells = 3
     for index, (state, name, why) in enumerate(named):
         cell, role = cell_of(state)
         piece: Row = [(f"{cell} ", role), label(name), (f" {why}" if why else "", role), label("  ")]
         more = f"and {count - index:,} more"
-        if used + row_width(piece) + (len(more) if index + 1 < count else 0) > width:
+        if used_cells + row_width(piece) + (len(more) if index + 1 < count else 0) > width:
             return [*row, label(more)]
         row += piece
-        used += row_width(piece)
+        used_cells += row_width(piece)
     return [*row, label(f"and {count - len(named):,} more")] if len(named) < count else row
 
 
@@ -487,14 +487,14 @@ def server_columns(servers: Sequence[Stated], width: int, *, grouped: bool) -> L
     beside_group = group_width + 1 if group_width else 0
     name_width = min(longest, max(_LEAST_SERVER, min(2 * _LINES_LONGEST_NAME, room - beside_group)))
     room_left = width - 3 - name_width - 1 - beside_group - _STATE
-    shown: list[Column] = []
+    columns: list[Column] = []
     for column in _SERVER_COLUMNS:
         if column.width > room_left:
             break
-        shown.append(column)
+        columns.append(column)
         room_left -= column.width
     names = fitted_names(tuple(server.server.name for server in servers), name_width)
-    return Lines("server", width, name_width, group_width, tuple(shown), names)
+    return Lines("server", width, name_width, group_width, tuple(columns), names)
 
 
 KEY = "l"
@@ -525,13 +525,13 @@ def top_rows(wall: Wall, top: Top, width: int, height: int, *, selected: str | N
     if top is Top.CLOCK:
         rows += _slow_machine_rows(wall.slow_nodes[: height - 1], width, selected)
     else:
-        shown = wall.tops.get(top, ())[: height - 1]
-        names = fitted_names(tuple(stated.server.name for stated, _ in shown), _top_name_width(width))
+        top_lines = wall.tops.get(top, ())[: height - 1]
+        names = fitted_names(tuple(stated.server.name for stated, _ in top_lines), _top_name_width(width))
         rows += [
             _top_server_row(
                 stated, names[stated.server.name], value, top, width, selected=stated.server.name == selected
             )
-            for stated, value in shown
+            for stated, value in top_lines
         ]
     if len(rows) == 1:
         said = ("no machine is watched",) if top is Top.CLOCK and not wall.nodes else _NONE[top]

@@ -221,8 +221,8 @@ def _window_pieces(balance: Balance) -> list[Row]:
         pieces.append([label("judged over the last "), figure(f"{balance.window_s:.0f} s")])
     if balance.polled_words and _covers_needed_time(balance):
         pieces.append([label(balance.polled_words)])
-    if apart := samples_apart(balance):
-        pieces.append([label(apart)])
+    if apart_words := samples_apart(balance):
+        pieces.append([label(apart_words)])
     return pieces
 
 

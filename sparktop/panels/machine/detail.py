@@ -145,21 +145,21 @@ def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: in
 
 
 def _gpu_table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: bool) -> Row:
-    use, margin, reasons = gpu.utilization_percent, margin_of(gpu), gpu.throttle_reasons
+    load_percent, margin, reasons = gpu.utilization_percent, margin_of(gpu), gpu.throttle_reasons
     heat, clock, role = gpu.temperature_c, gpu.sm_clock_mhz, margin_role(margin)
     words = "–" if reasons is None else ", ".join(reason.removeprefix("software ") for reason in reasons)
     row: Row = label_row(
         f"{gpu.index:>2} ",
-        *bar_runs(None if use is None else use / 100, bar, "gpu"),
-        *percent_run(use, 6),
+        *bar_runs(None if load_percent is None else load_percent / 100, bar, "gpu"),
+        *percent_run(load_percent, 6),
         (" ", "text"),
     )
     if not unified:  # used and total memory in GiB, such as "94.6/141"
-        used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-        first = numbers.UNKNOWN if used is None else f"{used / 2**30:.1f}"
+        used_bytes, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+        first = numbers.UNKNOWN if used_bytes is None else f"{used_bytes / 2**30:.1f}"
         second = numbers.UNKNOWN if total is None else f"{total / 2**30:.0f}"
-        percent = None if used is None or not total else 100 * used / total
-        size_role = "muted" if used is None else share_role(percent, 97, 101)
+        percent = None if used_bytes is None or not total else 100 * used_bytes / total
+        size_role = "muted" if used_bytes is None else share_role(percent, 97, 101)
         row += [(fit(f"{first}/{second}", 10, "right"), size_role), (" ", "text")]
     row += [
         figure(numbers.count(gpu.power_w, 5)),
@@ -179,9 +179,9 @@ def _gpu_totals_row(gpus: Sequence[GpuReading], width: int) -> Row:
 
     If not all GPUs report their power, the number of those that do stands behind the power.
     """
-    use, watts, _ = gpu_totals(gpus)
+    percent, watts, _ = gpu_totals(gpus)
     count = sum(gpu.power_w is not None for gpu in gpus)
-    row: Row = label_row("all ", figure(numbers.percent(use).strip()), " mean, ")
+    row: Row = label_row("all ", figure(numbers.percent(percent).strip()), " mean, ")
     row += [figure(numbers.count(watts, 6).strip()), label(" W")]
     if 0 < count < len(gpus):
         row.append(label(f" of {count}"))
@@ -225,7 +225,7 @@ def speed_section(view: NodeView, width: int) -> list[ViewSection]:
 
 def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
     """Return all values of a GPU: bars up to its limits where these are reported, energy, throttling."""
-    use, clock, fastest = gpu.utilization_percent, gpu.sm_clock_mhz, gpu.sm_clock_max_mhz
+    percent, clock, fastest = gpu.utilization_percent, gpu.sm_clock_mhz, gpu.sm_clock_max_mhz
     heat, margin, power, most_w = gpu.temperature_c, margin_of(gpu), gpu.power_w, gpu.power_limit_w
     hottest = None if heat is None or margin is None else heat + margin
     role = margin_role(margin)
@@ -237,7 +237,7 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
     )
     watts = figure(numbers.rate(power, 6))
     rows = [
-        percent_bar("load", use, "gpu", percent_run(use, 6), width, TAIL),
+        percent_bar("load", percent, "gpu", percent_run(percent, 6), width, TAIL),
         bar_row("temp", share(heat, hottest or 100.0), "load", after_heat, width, TAIL),
         bar_row("clock", share(clock, fastest), "cpu", after_clock, width, TAIL),
     ]
@@ -247,9 +247,9 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
         after_power: Row = [watts, label(of_total(most_w, " W"))]
         rows.append(bar_row("power", share(power, most_w), "load", after_power, width, TAIL))
     if gpu.memory_total_bytes is not None or gpu.memory_used_bytes is not None:
-        used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-        after: Row = label_row(figure(numbers.data(used, 9)), f" of {numbers.data(total, 9).strip()}")
-        rows.append(bar_row("memory", share(used, total), "memory", after, width, TAIL))
+        used_bytes, total = gpu.memory_used_bytes, gpu.memory_total_bytes
+        after: Row = label_row(figure(numbers.data(used_bytes, 9)), f" of {numbers.data(total, 9).strip()}")
+        rows.append(bar_row("memory", share(used_bytes, total), "memory", after, width, TAIL))
     if gpu.energy_j is not None:
         energy = figure(energy_text(gpu.energy_j))
         rows.append([label("energy", name_width(width)), energy, label(" since the driver was loaded")])
@@ -287,22 +287,22 @@ def memory_parts(memory: MemoryReading) -> list[BarPart]:
     parts = [
         BarPart(part.title, part.size_bytes, *_PATTERNS.get(part.name, _NEW_PATTERN)) for part in memory.parts
     ]
-    total, used = memory.total_bytes, memory.used_bytes
-    if parts or total is None or used is None:
+    total, used_bytes = memory.total_bytes, memory.used_bytes
+    if parts or total is None or used_bytes is None:
         return parts
     return [
-        BarPart("used", min(used, total), *_PATTERNS[PROGRAMS_PART]),
-        BarPart("free", max(0, total - used), *_PATTERNS[FREE_PART]),
+        BarPart("used", min(used_bytes, total), *_PATTERNS[PROGRAMS_PART]),
+        BarPart("free", max(0, total - used_bytes), *_PATTERNS[FREE_PART]),
     ]
 
 
 def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> ViewSection:
     """Return all memory values as a section for a column of `width` cells."""
-    percent, used, total = used_percent(memory), memory.used_bytes, memory.total_bytes
+    percent, used_bytes, total = used_percent(memory), memory.used_bytes, memory.total_bytes
     rows: list[Row] = [
         label_row(
             label("used", name_width(width)),
-            figure(numbers.data(used, 9).strip()),
+            figure(numbers.data(used_bytes, 9).strip()),
             " of ",
             figure(numbers.data(total, 9).strip()),
             (f" {numbers.percent(percent)}", share_role(percent, 85, 101)),
@@ -356,11 +356,11 @@ def _headroom_row(memory: MemoryReading, width: int) -> Row:
 
 
 def _swap_rows(memory: MemoryReading, width: int) -> list[Row]:
-    total, used = memory.swap_total_bytes, memory.swap_used_bytes
+    total, used_bytes = memory.swap_total_bytes, memory.swap_used_bytes
     row: Row = [label("swap", name_width(width))]
     if total == 0:
         return [[*row, label("none")]]
-    row += [figure(numbers.data(used, 9).strip()), label(f" of {numbers.data(total, 9).strip()}")]
+    row += [figure(numbers.data(used_bytes, 9).strip()), label(f" of {numbers.data(total, 9).strip()}")]
     rates = [
         *_rate_cells("  in ", memory.swap_in_bytes_per_s, bad=True),
         *_rate_cells("  out ", memory.swap_out_bytes_per_s),
@@ -397,8 +397,8 @@ def network_sections(links: Sequence[NetworkReading], width: int) -> list[ViewSe
     order = sorted(links, key=lambda link: link.up is False)
     ports = [link for link in order if link.kind == RDMA]
     others = [link for link in order if link.kind != RDMA]
-    shown = _interface_rows(others, width, rdma=False) if others else [[label("no other interface")]]
-    sections = [ViewSection("network", shown, SINCE)]
+    rows = _interface_rows(others, width, rdma=False) if others else [[label("no other interface")]]
+    sections = [ViewSection("network", rows, SINCE)]
     if ports:
         window = f"beside the network · {SINCE}" if width >= _WIDE else SINCE
         sections.append(ViewSection("RDMA", _interface_rows(ports, width, rdma=True), window))
@@ -421,20 +421,20 @@ def _interface_rows(links: Sequence[NetworkReading], width: int, *, rdma: bool) 
     """
     wide = width >= _WIDE
     rate, failures = (11, 7) if wide else (10, 4)
-    speed, use = 9, 6
+    speed, use_cells = 9, 6
     if width < _NARROW:
-        speed, use = (0, 6) if rdma else (9, 0)
-    name = width - 2 * rate - speed * (1 + wide) - use - failures
+        speed, use_cells = (0, 6) if rdma else (9, 0)
+    name = width - 2 * rate - speed * (1 + wide) - use_cells - failures
     titles = [("in", rate), ("out", rate), ("PCIe" if rdma and not wide else "link", speed)]
     titles += [("PCIe" if rdma else "kind", speed)] if wide else []
-    titles += [("use", use), ("errors" if wide else "err", failures)]
+    titles += [("use", use_cells), ("errors" if wide else "err", failures)]
     head = "".join(title.rjust(cells) for title, cells in titles if cells)
     rows: list[Row] = [[label(f"{'port' if rdma else 'interface':<{name}}{head}")]]
     for link in links:
-        shown = link.name
+        link_name = link.name
         if rdma and link.netdev and len(link.name) + len(link.netdev) + 3 <= name:
-            shown = f"{link.name} {link.netdev}"
-        row: Row = [(fit(shown, name - 1) + " ", "text")]
+            link_name = f"{link.name} {link.netdev}"
+        row: Row = [(fit(link_name, name - 1) + " ", "text")]
         rows.append(row)
         if link.up is False:
             row.append(label("down".rjust(rate)))
@@ -448,9 +448,9 @@ def _interface_rows(links: Sequence[NetworkReading], width: int, *, rdma: bool) 
             row.append(label(_speed_text(link.bus_bits_per_s, speed) if rdma else kind))
         elif speed:
             row.append(label(_speed_text(link.capacity_bits_per_s, speed)))
-        if use:
+        if use_cells:
             percent = used_percent_of(link)
-            row.append((numbers.percent(percent, use), share_role(percent, 85, 101)))
+            row.append((numbers.percent(percent, use_cells), share_role(percent, 85, 101)))
         errors_per_s = link.errors_per_s
         row.append(figure(numbers.count(errors_per_s, failures), "warn" if errors_per_s else "muted"))
         if link.errors:
@@ -630,8 +630,8 @@ def node_detail(
     trouble: list[Row] = []
     if view.failure is not None:
         age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
-        said = f"{'…' if is_stale(view) else '✖'} {view.failure.message}{age}"
-        trouble = [[(line, failure_role(view))] for line in wrap_sentence(said, width - 4)]
+        failure_words = f"{'…' if is_stale(view) else '✖'} {view.failure.message}{age}"
+        trouble = [[(line, failure_role(view))] for line in wrap_sentence(failure_words, width - 4)]
     foot = detail_processes(view, width - 3)
     rows = detail_rows(
         [_serves_row(view, backends, width - 3), *(trouble or [_speed_row(view, width - 3)])],

@@ -136,10 +136,10 @@ def mig_rows(gpu: GpuReading, width: int) -> list[Row]:
         return []
     rows: list[Row] = [] if gpu.mig_instances else [[label("  └ MIG, no instance")]]
     for instance in gpu.mig_instances:
-        used, total = instance.memory_used_bytes, instance.memory_total_bytes
+        used_bytes, total = instance.memory_used_bytes, instance.memory_total_bytes
         name = fit(f"  └ MIG {instance.index} {instance.name or '–'}", max(12, width - 26))
-        size: Row = [figure(numbers.data(used, 9)), label(f" of {numbers.data(total, 9).strip()}")]
-        rows.append([(name, "text"), *bar_runs(share(used, total), 4, "memory"), *size])
+        size: Row = [figure(numbers.data(used_bytes, 9)), label(f" of {numbers.data(total, 9).strip()}")]
+        rows.append([(name, "text"), *bar_runs(share(used_bytes, total), 4, "memory"), *size])
     return rows
 
 
@@ -195,14 +195,14 @@ def trend_runs(headroom: Headroom, width: int) -> Row:
     role = "warn" if until <= SOON_S else "text"
     if until <= NOW_S:
         role = "bad"
-    last: Row = [label("limit in "), (numbers.age(until), role)] if until else [("below its limit", role)]
+    end: Row = [label("limit in "), (numbers.age(until), role)] if until else [("below its limit", role)]
     limit = ""
     if headroom.limit_bytes is not None and until:
         limit = numbers.data(headroom.limit_bytes, 9).strip().replace(".0 ", " ") + " "
     for first in ([figure(pace), label(f", {limit}")], [figure(pace), label(", ")]):
-        if row_width(first) + row_width(last) <= width:
-            return [*first, *last]
-    return last
+        if row_width(first) + row_width(end) <= width:
+            return [*first, *end]
+    return end
 
 
 _EMPTY = NodeSample(at=0.0)
@@ -254,8 +254,8 @@ def _headroom_row(view: NodeView, memory: MemoryReading, width: int) -> Row:
         return [*row, *trend_runs(view.headroom, width - 22)]
     if memory.swap_total_bytes == 0:
         return [*row, label(" no swap")]
-    used = memory.swap_used_bytes
-    return [*row, label(" swap "), figure(numbers.data(used, 9).strip())]
+    swap_used = memory.swap_used_bytes
+    return [*row, label(" swap "), figure(numbers.data(swap_used, 9).strip())]
 
 
 def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
@@ -268,12 +268,12 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
     if not gpus:
         missing: Row = [(" ", "text"), lost_run(lost)] if lost else []
         return [[label("GPU"), *missing, (f" {sample.gpu_note or '–'}", "muted")]]
-    use, watts, hottest = gpu_totals(gpus)
+    percent, watts, hottest = gpu_totals(gpus)
     gpu = hottest or gpus[0]
     margin = margin_of(gpu)
     first: Row = [
         label("GPU", 4),
-        *_percent_bar(use, "gpu", LIVE),
+        *_percent_bar(percent, "gpu", LIVE),
         *count_with_unit(watts, 5, " W"),
         *count_with_unit(gpu.temperature_c, 4, " °C", margin_role(margin)),
     ]
@@ -281,10 +281,10 @@ def _gpu_rows(view: NodeView, sample: NodeSample, width: int) -> list[Row]:
         shown_count = min(len(gpus), max(1, width - 32))
         bars = sparkrow([gpu.utilization_percent for gpu in gpus[:shown_count]], shown_count, 100.0)
         second: Row = label_row("    ", *([lost_run(lost), label(" ")] if lost else []), (bars, "gpu"), " ")
-        used = sum_if_all_known(gpu.memory_used_bytes for gpu in gpus)
+        used_bytes = sum_if_all_known(gpu.memory_used_bytes for gpu in gpus)
         total = sum_if_all_known(gpu.memory_total_bytes for gpu in gpus)
-        if used is not None and total is not None:
-            second += [figure(f"{used / GIB:.0f}"), label(f" of {total / GIB:.0f} GiB ")]
+        if used_bytes is not None and total is not None:
+            second += [figure(f"{used_bytes / GIB:.0f}"), label(f" of {total / GIB:.0f} GiB ")]
         slowed = sum(1 for gpu in gpus if gpu.throttle_reasons)
         return [first, [*second, (f"{slowed} slowed", "warn") if slowed else label("0 slowed")]]
     if margin is not None and gpu.temperature_c is not None and width >= WIDE_FIGURES_WIDTH:
@@ -321,8 +321,8 @@ def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, 
         key=lambda gpu: gpu.temperature_c or 0.0,
         default=None,
     )
-    use = known_mean(gpu.utilization_percent for gpu in gpus)
-    return use, known_sum(gpu.power_w for gpu in gpus), hottest
+    percent = known_mean(gpu.utilization_percent for gpu in gpus)
+    return percent, known_sum(gpu.power_w for gpu in gpus), hottest
 
 
 def _network_rows(readings: tuple[NetworkReading, ...]) -> list[Row]:
@@ -449,8 +449,8 @@ def _graph_columns(
         return []
     axis = window.axis(cells)
     all_graphs = _panel_graphs(view, axis.end - window.span_s, power_top)
-    most = max(2, height // _TWO_GRAPHS) if height >= _TWO_GRAPHS else 1
-    levels = max(1, min(most, len(all_graphs) // count))
+    most_rows = max(2, height // _TWO_GRAPHS) if height >= _TWO_GRAPHS else 1
+    levels = max(1, min(most_rows, len(all_graphs) // count))
     heights = [(height + above) // levels for above in reversed(range(levels))]
     columns: list[list[Row]] = []
     for column in range(count):

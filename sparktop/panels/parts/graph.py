@@ -366,11 +366,11 @@ def beside_time_axis(width: int, text: Sequence[Run]) -> tuple[tuple[int, ...], 
     starts = graph_starts(width)
     if len(starts) > 1 and row_width(text) > starts[0] - 4:
         starts = starts[1:]
-    shown = shorten_piece(text, starts[0] - 4) if text and starts else []
-    kept, whole = row_text(shown).rstrip(), row_text(text).rstrip()
+    shortened = shorten_piece(text, starts[0] - 4) if text and starts else []
+    kept, whole = row_text(shortened).rstrip(), row_text(text).rstrip()
     rest = whole.removeprefix(kept) if whole.startswith(kept) else ""
     is_cut = ("…" in kept and "…" not in whole) or _WITHIN_SENTENCE.match(rest)
-    return None if is_cut or not starts else (starts, shown)
+    return None if is_cut or not starts else (starts, shortened)
 
 
 def _axis_runs(labels: str, role: str) -> Row:
@@ -482,8 +482,8 @@ def grid_rows(graphs: Sequence[Graph], width: int, height: int, axis: TimeAxis) 
     if height < 2 or not graphs:
         return [fit_row((), width) for _ in range(height)]
     columns = min(grid_columns(width), len(graphs))
-    full, over = divmod(len(graphs), columns)
-    bands = max(1, min(full + (1 if 2 * over >= columns else 0), (height - 1) // GRAPH_HEIGHT))
+    full, left_over = divmod(len(graphs), columns)
+    bands = max(1, min(full + (1 if 2 * left_over >= columns else 0), (height - 1) // GRAPH_HEIGHT))
     rows_each, low = divmod(height - 1, bands)
     cells = (width - columns + 1) // columns
     rows: list[Row] = []

@@ -347,14 +347,14 @@ def _frame_edge(
     left, right = corners[0], corners[1]
     inside = width - 2
     runs: Row = [(left + "─", role)]
-    used = 1
+    used_cells = 1
     tail: Row = [*end, ("─", role)] if end and row_width(end) + 3 + max(4, least) <= inside else []
-    room = inside - used - row_width(tail)
+    room = inside - used_cells - row_width(tail)
     if head and room > 4:
         shown_head = shorten_piece(head, room - 1)
         runs.extend(shown_head)
-        used += row_width(shown_head)
-    gap = inside - used - row_width(tail)
+        used_cells += row_width(shown_head)
+    gap = inside - used_cells - row_width(tail)
     row: Row = [*runs, ("─" * gap, role), *tail, (right, role)]
     return [(text, role if own_role == "border" else own_role) for text, own_role in row if text]
 
@@ -404,9 +404,9 @@ def _without_last_words(text: str, room: int) -> str:
     while words and (cell_width(" ".join(words)) + 3 > room or _OPEN_END.fullmatch(words[-1])):
         words.pop()
     lead = text[: len(text) - len(text.lstrip())]
-    said = _OPEN_FIGURE.sub("", " ".join(words))
-    dots = "" if _FIGURE_AT_END.search(said) else "…"
-    return f"{lead}{said}{dots} " if words else ""
+    sentence = _OPEN_FIGURE.sub("", " ".join(words))
+    dots = "" if _FIGURE_AT_END.search(sentence) else "…"
+    return f"{lead}{sentence}{dots} " if words else ""
 
 
 def _frame_head(title: Sequence[Run], state: Run | None, about: Sequence[Run], room: int) -> Row:
@@ -416,12 +416,12 @@ def _frame_head(title: Sequence[Run], state: Run | None, about: Sequence[Run], r
     """
     badge = [] if state is None else tab(state)
     left = max(_LEAST_NAME, room - row_width(badge))
-    used = row_width(title)
-    if used > left:
+    used_cells = row_width(title)
+    if used_cells > left:
         *start, end = title
         title = [*fit_row(start, left - 1), end] if end == _TAB_END else fit_row(title, left)
-        used = left
-    return [*title, *badge, *_parts_that_fit(about, left - used)]
+        used_cells = left
+    return [*title, *badge, *_parts_that_fit(about, left - used_cells)]
 
 
 def _parts_that_fit(about: Sequence[Run], room: int) -> Row:

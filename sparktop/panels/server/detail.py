@@ -338,10 +338,10 @@ def _load_rows(view: BackendView, width: int) -> list[Row]:
         fact("deferred", numbers.count(deferred, 5)),
     ]
     percent, capacity = view.kv_cache_percent, view.kv_capacity_tokens
-    used = None if percent is None or capacity is None else capacity * percent / 100
+    used_tokens = None if percent is None or capacity is None else capacity * percent / 100
     after: Row = label_row(
         (numbers.percent(percent), alarm(view, share_role(percent, 90, 98))),
-        figure(numbers.count(used, 6)),
+        figure(numbers.count(used_tokens, 6)),
         f" of {numbers.count(capacity, 5).strip()} tok",
     )
     return [*facts(cells, width), percent_bar("KV cache", percent, "memory", after, width, 24)]
@@ -372,15 +372,15 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
 
 def _latency_rows(view: BackendView, width: int) -> list[Row]:
     """Return a table of latencies as rows: quantiles from histogram buckets, exact mean, and number seen."""
-    shown = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
-    words = [*shown, "mean"]
+    quantiles = ("p50", "p90", "p95", "p99") if width >= 7 + 5 * _LATENCY_CELLS + 6 else ("p50", "p95", "p99")
+    words = [*quantiles, "mean"]
     head = "".join(word.rjust(_LATENCY_CELLS) for word in words)
     rows: list[Row] = [[label(" " * 7 + head + "count".rjust(6))]]
     latencies = [getattr(view, field) for _, field in _LATENCIES]
     if all(latency.count == 0 for latency in latencies):
         return [[label(f"no latency: {none_seen(latencies[0])}")]]
     for (name, _), latency in zip(_LATENCIES, latencies, strict=True):
-        rows.append([label(name, 7), *_latency_cells(latency, shown)])
+        rows.append([label(name, 7), *_latency_cells(latency, quantiles)])
     long = [name for name, field in _LATENCIES if getattr(view, field).has_long_few]
     rows += [[label("E2E, queue, prefill, decode: of ended requests")]] if view.prefill.count else []
     return [*rows, *([[label(f"{', '.join(long)}: mean beyond p95, as {LONG_FEW}")]] if long else [])]
@@ -444,10 +444,10 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     after: Row = label_row(*percent_run(percent), figure(numbers.count(read, 6)), " GB/s read")
     per_token = view.tpot if view.tpot.count else view.itl
     stream = 1 / per_token.mean_s if per_token.mean_s else None
-    alone = "" if limit is None else f", alone ≤{numbers.rate(limit, 4).strip()}"
+    limit_words = "" if limit is None else f", alone ≤{numbers.rate(limit, 4).strip()}"
     # Its time is that of the latencies, not that of the rates.
     time = f" ({per_token.window_s:.0f} s)" if per_token.window_s else ""
-    each = label_row("a request gets ", figure(numbers.rate(stream, 4).strip()), f"{alone} tok/s{time}")
+    each = label_row("a request gets ", figure(numbers.rate(stream, 4).strip()), f"{limit_words} tok/s{time}")
     return [percent_bar("memory", percent, "load", after, width, 30), each]
 
 

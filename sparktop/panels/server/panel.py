@@ -185,9 +185,9 @@ def group_scale(
 
 def _latency_top(backends: Sequence[BackendView], field: str, axis: TimeAxis, width: int) -> float:
     series = [getattr(view.history, f"{field}_p95_s") for view in backends]
-    known = [value for one in series for value in axis.values(one, width) if value is not None]
+    values = [value for points in series for value in axis.values(points, width) if value is not None]
     least = max((_least_latency(view, field) for view in backends), default=0.0)
-    return nice_ceiling(max(known, default=0.0), least)
+    return nice_ceiling(max(values, default=0.0), least)
 
 
 def widest_scale(scales: Iterable[GroupScale]) -> GroupScale:

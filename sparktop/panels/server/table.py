@@ -120,11 +120,11 @@ def _columns_that_fit(width: int, name: int, spark: int, order: ColumnOrder) -> 
     chosen: list[Column] = []
     state, *others = _COLUMNS
     for candidate in (state, *sorted(others, key=lambda entry: entry.heading not in _FIRST[order])):
-        alone = candidate.heading == RATE and chosen[-1:] != [state]
-        column = replace(candidate, width=len(RATE)) if alone else candidate
+        has_room_before = candidate.heading == RATE and chosen[-1:] != [state]
+        column = replace(candidate, width=len(RATE)) if has_room_before else candidate
         needed = column.width + 1
-        kept_count = 0 if len(chosen) < _LEAST_COLUMNS or not spark else spark + 1
-        if room - needed < kept_count:
+        graph_cells = 0 if len(chosen) < _LEAST_COLUMNS or not spark else spark + 1
+        if room - needed < graph_cells:
             break
         chosen.append(column)
         room -= needed
@@ -185,7 +185,7 @@ class ServerTable(Struct, eq=False):
             line.append((" " + fit(text.strip(), column.width, column.align), role))
         if view.loading is not None and view.loading.words:
             rest = sum(cell_width(text) for text, _ in line[2:])
-            words = view.loading.words if len(view.loading.words) < rest else view.loading.short
+            words = view.loading.words if cell_width(view.loading.words) < rest else view.loading.short
             line = [*line[:2], *fit_row([(f" {words}", "warn")], rest)]
         inner = figures_width(self.width) - 2
         further = [*loading_rows(view, inner), *further_rows(view, inner, height - 1)]

@@ -120,9 +120,9 @@ def _balance_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     if word is None:
         return []
     rows = [heading("balance between servers", "in this level alone", width)]
-    bad = any(verdict.value == word and verdict.bad for verdict in BalanceWord)
+    is_bad = any(verdict.value == word and verdict.bad for verdict in BalanceWord)
     verdict_text = "not judged" if word == BalanceWord.UNKNOWN.value else word
-    rows.append([(f"{'▲ ' if bad else ''}{verdict_text}", _ROLES.get(word, "text"))])
+    rows.append([(f"{'▲ ' if is_bad else ''}{verdict_text}", _ROLES.get(word, "text"))])
     for reason in evidence.balance_reasons:
         rows += sentence_rows(("· ", "muted"), reason, "text", width)
     if evidence.balance_cause:

@@ -73,8 +73,8 @@ def room_of(height: int, count: int) -> int:
     Below them, the result under the cursor has a preview if there is room.
     """
     room = max(1, height - TOP - 1 - (2 if height >= _DETAIL_FROM else 0))
-    few = min(count, max(_LEAST_RESULTS, int(RESULTS_SHARE * room)))
-    return max(1, few) if room - few >= _LEAST_PREVIEW else room
+    few_rows = min(count, max(_LEAST_RESULTS, int(RESULTS_SHARE * room)))
+    return max(1, few_rows) if room - few_rows >= _LEAST_PREVIEW else room
 
 
 def first_in_sight(count: int, room: int, index: int, first_row: int) -> int:

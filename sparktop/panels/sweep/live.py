@@ -186,9 +186,9 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
     places = list(_spans_on_axis(axis))
     before = None
     row: Row = []
-    used = 0
+    used_cells = 0
     for span, start, stop in places:
-        row.append((" " * (start - used), "text"))
+        row.append((" " * (start - used_cells), "text"))
         target = span.key.target
         name = level_name(span.key, lengths=lengths)
         # The letter of a target stands where it changes, in the colour of its curve.
@@ -199,23 +199,23 @@ def level_strip(axis: SweepAxis, names: dict[str, str], *, lengths: bool) -> Row
         room, cells = stop - start - 1, row_width(text)
         shown_text = text if cells <= room else []
         row += [("▏", "border"), *shown_text, ("─" * (room - row_width(shown_text)), "border")]
-        used = stop
+        used_cells = stop
     return merge_runs([*fit_row([label("levels")], GUTTER), *fit_row(row, axis.width)])
 
 
 def _spans_on_axis(axis: SweepAxis) -> Iterator[tuple[LevelSpan, int, int]]:
     """Yield (period of a level, its first cell, the cell after its last one) for all periods on the axis."""
-    used = 0
+    used_cells = 0
     spans = axis.live.spans
     for index, span in enumerate(spans):
-        start = max(used, axis.cell(span.began_at))
+        start = max(used_cells, axis.cell(span.began_at))
         now = axis.live.start_at + axis.live.count * axis.live.step_s
         stop = axis.cell(now if span.ended_at is None else span.ended_at) + 1
         if index + 1 < len(spans):
             stop = min(stop, axis.cell(spans[index + 1].began_at))
         if start < axis.width and stop > start:
             yield span, start, stop
-            used = stop
+            used_cells = stop
 
 
 def time_row(axis: SweepAxis) -> Row:

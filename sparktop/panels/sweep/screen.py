@@ -256,9 +256,9 @@ def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
     rows: list[Row] = []
     answer = (view.headline,) if view.status.over and view.headline is not None else ()
     end = (view.words,) if view.status.over and view.status is not SweepStatus.DONE else ()
-    told = (*end, *answer, *view.verdict, *view.notices)
+    notices = (*end, *answer, *view.verdict, *view.notices)
     for word, sentences in (
-        ("load", (view.plan_words,) if view.plan_words and told else ()),
+        ("load", (view.plan_words,) if view.plan_words and notices else ()),
         ("answer", (*end, *answer)),
         ("findings", view.verdict),
         ("notices, the newest first", tuple(reversed(view.notices))),

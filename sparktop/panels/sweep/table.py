@@ -517,8 +517,8 @@ def _signs_row(
     short: bool = False,
 ) -> Row:
     """Return the signs of ranks in `columns` and of marks with their meaning: of marks `words` if given."""
-    shown = {column.metric for column in columns}
-    ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in shown}
+    metrics = {column.metric for column in columns}
+    ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in metrics}
     kinds = {mark.kind for row in view.rows for mark in row.marks}
     row: Row = []
     for rank, (sign, meaning, brief) in _RANK_SIGNS.items():

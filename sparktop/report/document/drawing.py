@@ -113,9 +113,9 @@ def sheet(drawings: Sequence[Drawing], title: str) -> str:
         y += max(drawing.height for drawing in row) + _GAP
     width = _GAP + max(1, columns) * (WIDTH + _GAP)
     style = svg.element("style", escape(COLORS + STYLE, quote=False))
-    back = svg.element("rect", width=width, height=y, fill="var(--card)")
+    background = svg.element("rect", width=width, height=y, fill="var(--card)")
     box = f"0 0 {width} {svg.short(y)}"
-    inside = (svg.title_element(clean(title, 400)), style, back, *drawn)
+    inside = (svg.title_element(clean(title, 400)), style, background, *drawn)
     return svg.element("svg", *inside, xmlns=svg.NAMESPACE, viewBox=box, width=width, height=y) + "\n"
 
 
@@ -129,8 +129,8 @@ def shorten_name(name: str, most: int) -> str:
     name = clean(name)
     if cell_width(name) <= most:
         return name
-    tail = name[-(most // 3) :]
-    return f"{fit(name, most - cell_width(tail)).rstrip('… ')}…{tail}"
+    end = name[-(most // 3) :]
+    return f"{fit(name, most - cell_width(end)).rstrip('… ')}…{end}"
 
 
 class Frame(Struct, frozen=True):

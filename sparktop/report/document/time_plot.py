@@ -254,5 +254,5 @@ def _mark_lines(marks: Sequence[TimeMark], frame: Frame) -> Iterator[str]:
 def _line_description(line: TimeLine, plot: TimePlot) -> str:
     points = line.known
     low, mean, high = min(p.low for p in points), _mean_point(points).value, max(p.high for p in points)
-    what = f"{clean(line.name)}{f', {plot.dashed}' if line.second else ''}"
-    return f"{what}: {tick(low)} to {tick(high)}, {tick(mean)} on average"
+    line_name = f"{clean(line.name)}{f', {plot.dashed}' if line.second else ''}"
+    return f"{line_name}: {tick(low)} to {tick(high)}, {tick(mean)} on average"

@@ -282,10 +282,10 @@ def _sections_text(
         for term, explanation, key in entries:
             indent = _HEAD if term else 0
             mark = "▸" if marked is not None and key is marked else " "
-            alone = cell_width(term) >= _HEAD
-            text.append(mark + (f"{term}\n" if alone else fit(term, indent)), style("key"))
+            is_alone = cell_width(term) >= _HEAD
+            text.append(mark + (f"{term}\n" if is_alone else fit(term, indent)), style("key"))
             for line, part in enumerate(wrap_sentence(explanation, width - indent - 1)):
-                text.append(f"{' ' * (indent + 1) if line or alone else ''}{part}\n", style("text"))
+                text.append(f"{' ' * (indent + 1) if line or is_alone else ''}{part}\n", style("text"))
     if not sections:
         text.append("nothing found: fewer letters find more\n", style("muted"))
     text.right_crop(1)

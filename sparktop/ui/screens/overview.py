@@ -255,8 +255,8 @@ class OverviewScreen(CanvasScreen):
     @property
     def _shows_one_backend(self) -> bool:
         """Whether the board is one backend alone, without boxes, as with the preset "one backend"."""
-        shown = self.shown
-        return self.view.preset is Preset.ONE and shown is not None and bool(shown.backends)
+        snapshot = self.shown
+        return self.view.preset is Preset.ONE and snapshot is not None and bool(snapshot.backends)
 
     @property
     def _arrows_change_backend(self) -> bool:
@@ -564,8 +564,8 @@ class OverviewScreen(CanvasScreen):
         If a panel that is higher than the screen is shown alone, scroll it instead; in the view of one
         backend only where there is no other to show next.
         """
-        alone = self.zoomed is not None or (self._shows_one_backend and not self._arrows_change_backend)
-        if alone and not self._has_selectable_lines:
+        is_alone = self.zoomed is not None or (self._shows_one_backend and not self._arrows_change_backend)
+        if is_alone and not self._has_selectable_lines:
             # A zoomed panel may be taller than the screen, and so may a table of processes.
             if self.zoomed is not None and self.zoomed.kind == "processes":
                 self._first_row += step
@@ -821,8 +821,8 @@ class OverviewScreen(CanvasScreen):
         backends: tuple[BackendView, ...] = () if self.shown is None else self.shown.backends
         names = {backend.name for backend in backends}
         drawn = [panel.key for panel in self._drawn if panel.key.kind == "backend"]
-        alone = drawn if len(drawn) == 1 else ()
-        keys: list[PanelKey | None] = [self.zoomed, self.selected, self.in_header("backend"), *alone]
+        only = drawn if len(drawn) == 1 else ()
+        keys: list[PanelKey | None] = [self.zoomed, self.selected, self.in_header("backend"), *only]
         for key in keys:
             if key is not None and key.kind == "backend" and key.name in names:
                 return key.name
@@ -949,9 +949,9 @@ class OverviewScreen(CanvasScreen):
 
     def action_step_event(self, direction: int) -> None:
         """Move to the next (1) or previous (-1) event, and name it."""
-        found, bar = self.timeline.step_event(direction), self.timeline.bar()
+        has_moved, bar = self.timeline.step_event(direction), self.timeline.bar()
         missing = f"no {'later' if direction > 0 else 'earlier'} event is kept"
-        words = event_words(bar) if found and bar is not None else missing
+        words = event_words(bar) if has_moved and bar is not None else missing
         self.notify(clean(words, _NOTICE_ROWS * (self.size.width - 9)), timeout=6, markup=False)
         self.redraw()
 

@@ -414,8 +414,8 @@ class HistoryScreen(CanvasScreen):
         if len(keys) == 1 and row is not None and row.key not in keys:
             keys.append(row.key)
         if len(keys) != 2:  # noqa: PLR2004 - before and after
-            few = "mark one with space and go to the other one, then c compares them"
-            self._say(few if len(keys) < 2 else f"{len(keys)} are marked: mark two")  # noqa: PLR2004 - as above
+            hint = "mark one with space and go to the other one, then c compares them"
+            self._say(hint if len(keys) < 2 else f"{len(keys)} are marked: mark two")  # noqa: PLR2004 - as above
             return
         # The rows are newest first.
         chosen = [row for row in reversed(self._all) if row.key in keys]
@@ -441,14 +441,14 @@ class HistoryScreen(CanvasScreen):
         titles = [title_of(row) for row in self._all if row.key in keys]
         lines = titles[:_MOST_NAMED]
         lines += [f"and {len(titles) - len(lines)} more"] if len(titles) > len(lines) else []
-        what = "it" if len(titles) == 1 else f"{len(titles)} results"
+        subject = "it" if len(titles) == 1 else f"{len(titles)} results"
 
         def on_answer(yes: bool | None) -> None:  # noqa: FBT001 - Textual hands the answer over by place
             if yes:
                 self._start_work(self._delete(keys))
 
         question = [*lines, "", "This cannot be undone."]
-        self.app.push_screen(AskScreen("delete", question, yes=f"delete {what}", careful=True), on_answer)
+        self.app.push_screen(AskScreen("delete", question, yes=f"delete {subject}", careful=True), on_answer)
 
     async def _delete(self, keys: list[str]) -> None:
         notice = await asyncio.to_thread(self._history.delete, keys)

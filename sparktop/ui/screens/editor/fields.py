@@ -112,9 +112,9 @@ class Pages(Choice):
         self.value = value
         line = Text()
         for word, title in self._titles.items():
-            here = word == value
-            line.append("▸" if here else " ")
-            line.append(f"{title} ", style="bold" if here else "dim")
+            is_value = word == value
+            line.append("▸" if is_value else " ")
+            line.append(f"{title} ", style="bold" if is_value else "dim")
         self.update(line)
 
     def _width(self) -> int:
