@@ -362,8 +362,7 @@ _LOCAL_ENDINGS = (".local", ".lan", ".internal", ".home.arpa", ".localdomain")
 """Ends of names of the local network."""
 _CARRIER_GRADE = ipaddress.ip_network("100.64.0.0/10")
 """Address range (RFC 6598) in which overlay networks such as Tailscale place machines."""
-_METADATA = frozenset({"169.254.169.254", "fd00:ec2::254"})
-_METADATA_NAME = "metadata.google.internal"
+_METADATA = frozenset({"169.254.169.254", "fd00:ec2::254", "metadata.google.internal"})
 """Addresses and name at which clouds give a machine its secrets: no server of models has them."""
 _HASH = re.compile(r"[0-9a-f]{24,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """An id that LiteLLM or a program made."""
@@ -424,10 +423,10 @@ def is_nearby(host: str) -> bool:
     a cloud's service of secrets is none of them.
     """
     address = _read_address(host.partition("%")[0])
-    if address is None:
-        return host != _METADATA_NAME and ("." not in host or host.endswith(_LOCAL_ENDINGS))
-    if str(address) in _METADATA:
+    if (host if address is None else str(address)) in _METADATA:
         return False
+    if address is None:
+        return "." not in host or host.endswith(_LOCAL_ENDINGS)
     if address.version == 4 and address in _CARRIER_GRADE:  # noqa: PLR2004 - the range is IPv4 only
         return True
     return address.is_private or address.is_loopback or address.is_link_local
