@@ -158,20 +158,15 @@ class ServerTable(Struct, eq=False):
         name, columns, spark = self._shape
         value = order.removeprefix("by ").removesuffix(" first")
         choices = (f"backend ({order})", order, f"▾{value}") if order else ("backend",)
-        row: Row = [
-            (
-                fit(next((choice for choice in choices if cell_width(choice) <= name), "backend"), name),
-                "muted",
-            )
-        ]
-        text, end = "".join(text for text, _ in row), name
+        text = fit(next((choice for choice in choices if cell_width(choice) <= name), "backend"), name)
+        end = name
         for column in columns:
             end += 1 + column.width
             start = end - column.width
             if column.align == "right":
                 start = min(start, end - cell_width(column.heading))
             text = fit(text.rstrip(), start) + fit(column.heading, end - start, column.align)
-        row = [(text, "muted")]
+        row: Row = [(text, "muted")]
         if not self.wide:
             return panel_row(row, graph_captions(self.width, self.scale), self.width)
         return self._row_with_graph(row, load_caption(self.scale.load, spark), spark)
