@@ -1,4 +1,4 @@
-"""systemd units for the commands that serve or record, from the template `unit.service`."""
+"""systemd units for the commands that serve or record, from the template `unit.service.jinja`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class UnitFlags(Struct, frozen=True):
 def filled(command: str, words: str, **values: object) -> str:
     """Return the unit of a command of sparktop, which `words` start; `values` are those of the template."""
     usual = {"makes_token": False, "credentials": (), "variables": False, "home": "", "folder": ""}
-    path = Path(__file__).with_name("unit.service")
+    path = Path(__file__).with_name("unit.service.jinja")
     return filled_template(path, **{**usual, **values}, command=command, words=words)
 
 

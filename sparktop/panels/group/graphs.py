@@ -13,7 +13,7 @@ from sparktop.graphics.axes import ScaleTop, nice_ceiling, top_without_spikes
 from sparktop.graphics.braille import cell_means, flip_table, lead_row
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance
-from sparktop.model.router import RouterView, stale_s
+from sparktop.model.router import RouterView, Sum, stale_s
 from sparktop.model.series import known_max, known_mean, known_sum, sum_if_all_known
 from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, heading, label, label_row, ruled_line
@@ -70,14 +70,15 @@ def _lines_of_backend(view: BackendView, balance: Balance) -> Iterator[tuple[str
     """
     held_s = 0.0 if view.scrape is None or view.failure is not None else stale_s(view.scrape.every_s)
     if view.name != balance.lanes_of:
-        yield view.name, LoadLine(view.name, view.load or view.history, held_s, view.generation_tps)
+        tps = view.generation_tps if view.failure is None else None
+        yield view.name, LoadLine(view.name, view.load or view.history, held_s, tps)
         return
     for lane in view.lanes:
         name, history = f"{view.name}/{lane.lane}", lane.history
         if history is not None:
             speed = history.generation_tps
             late = () if speed.last_at is None else speed.since(speed.last_at - _RATE_S)
-            tps = known_mean(value for _, value in late)
+            tps = known_mean(value for _, value in late) if view.failure is None else None
             yield name, LoadLine(f"rank {lane.lane}", history, held_s, tps)
 
 
@@ -254,8 +255,9 @@ def group_speed(slots: GroupSlots, width: int, height: int) -> list[Row]:
     if slots.even_tps is not None:
         more += f"┄ {numbers.rate(slots.even_tps, 6).strip()} if even · "
         rows = with_level(rows, slots.even_tps / slots.group_top)
-    tps = None if None in slots.tps else known_sum(slots.tps)
-    words = label_row(("Σ ", "title"), figure(numbers.rate(tps, 6).strip(), LIVE), " tok/s")
+    total = Sum.of_values(slots.tps)
+    rate = figure(f"{total.sign}{numbers.rate(total.value, 6).strip()}", LIVE)
+    words = label_row(("Σ ", "title"), rate, " tok/s")
     gutter = [scale_end(words, numbers.tick(slots.group_top))]
     scale = f"{more}{scale_words(numbers.tick(slots.group_top))} tok/s"
     return [heading("tok/s of the group", scale, width), *in_gutter(gutter, rows)]

@@ -271,12 +271,12 @@ _BETWEEN = " · "
 _CLAUSE = re.compile(r"[:;,] ")
 # " (in brackets)".
 _BRACKETS = re.compile(r" \([^()]*\)")
-_FIGURE_AT_END = re.compile(r"\d ?[A-Za-zµ%°/×]+$")
+_FIGURE_AT_END = re.compile(r"\d ?[A-Za-zµ%°/×]{1,5}$")
 """The dots of a shortened text would seem to belong to the unit."""
 _OPEN_FIGURE = re.compile(r" at \d+ %$")
 """A percentage that lacks what it is of."""
 # Last words that would promise more: "of", "at", a number without its unit.
-_OPEN_END = re.compile(r"[−~<>]?\d[\d.,]*|of|in|the|a|an|and|to|at|by|is|than|its")
+_OPEN_END = re.compile(r"[−~<>]?\d[\d.,]*|of|in|on|for|with|from|the|a|an|and|or|vs\.|to|at|by|is|than|its")
 _LEAST_NAME = 4
 """Least width in cells of a panel's name, however long its state is."""
 
@@ -390,6 +390,7 @@ def shorten_piece(piece: Sequence[Run], room: int) -> Row:
         text = f"{text.rpartition(_BETWEEN)[0]} "
     if cell_width(text) > left:
         ends = [match.start() for match in _CLAUSE.finditer(text) if left / 2 <= match.start() < left]
+        ends = [end for end in ends if text[end] != "," or ": " not in text[:end]]  # else it is one of a list
         text = f"{text[: ends[-1]]} " if ends else _without_last_words(text, left)
     row = [*start, (text, role), *keys]
     return row if row_width(row) <= room else fit_row(row, room)

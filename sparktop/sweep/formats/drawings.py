@@ -33,7 +33,7 @@ from sparktop.sweep.view.curves import by_depth, by_text, curve_plots
 
 LENGTH, DEPTH = "tokens of the prompt", "tokens of context and prompt"
 """Titles of horizontal axes that are not the amount of a kind of load."""
-_HOLLOW = ("", "hollow: the level has a warning")
+_HOLLOW = ("", "hollow: a warning besides few or short runs")
 _AROUND = 24
 """Length in SVG units, on each side of a concurrency, of a limit that holds only for it."""
 _CAP = 3.5

@@ -75,6 +75,21 @@ def test_names_that_do_not_fit_are_cut_where_they_are_alike(
     assert tuple(fitted_names(names, 8)[name].rstrip() for name in names) == shown
 
 
+@pytest.mark.parametrize(
+    ("line", "room", "shown"),
+    [
+        ("MTU of RDMA ports differs: 9000 on spark-a vs. 1500 on spark-b", 59, "9000 on spark-a…"),
+        ("loads differ: two servers take turns: 32 requests at one, 0 at the other", 60, "take turns"),
+        ("two servers take turns: 32 requests at one, 0 at the other", 45, "32 requests…"),
+        ("throughput lost: not known, because step times are not known", 50, "because step times…"),
+        ("queueing since 12:03, as all slots are taken by long requests", 40, "since 12:03"),
+    ],
+)
+def test_a_cut_sentence_ends_at_a_clause_or_says_so(line: str, room: int, shown: str) -> None:
+    """A list behind a colon is not cut at its commas, and no preposition is the last word."""
+    assert row_text(shorten_piece([(line, "text")], room)).rstrip().endswith(shown)
+
+
 def series(points: Sequence[tuple[float, float | None]]) -> Series:
     table = HistoryTable(("value",), 5000)
     for time, value in points:
