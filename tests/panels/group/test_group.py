@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.panels.group.graphs import balance_axis, group_lines
@@ -112,6 +113,15 @@ def test_a_gap_is_a_gap_on_both_sides_and_in_the_sum() -> None:
     assert column[line:] == [" "] * (line + 1)
     assert column[line - 1] != " "
     assert {row[cell] for row in part(rows, "tok/s of the group")} <= {" ", "┄"}
+
+
+def test_the_last_rate_of_a_server_that_fails_is_not_in_the_sum() -> None:
+    """The sum is then a lower bound, as in the header."""
+    shown = traced("shuffle-c64")
+    first, second = (replace(view, generation_tps=100.0) for view in shown.backends)
+    dead = replace(second, failure=Failure(FailureKind.REFUSED, "connection refused", shown.at))
+    for backends, words in (((first, second), "Σ 200"), ((first, dead), "Σ ≥100")):
+        assert words in "\n".join(picture(replace(shown, backends=backends), 120, 34))
 
 
 def test_a_spike_does_not_flatten_the_loads() -> None:
