@@ -214,9 +214,12 @@ def _window_pieces(balance: Balance) -> list[Row]:
         window = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
         words = window if left_s is None else f" {math.ceil(left_s)} s to go"
         share = watched_s / balance.needed_s
-        pieces.append([label("watched "), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
+        pending = balance.word is BalanceWord.UNKNOWN or left_s is not None
+        verb = "watched " if pending else "judged over "
+        pieces.append([label(verb), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
         if balance.e2e_s is not None and balance.needed_s == LIFETIMES * balance.e2e_s:
-            pieces.append([label(f"a verdict needs {LIFETIMES} × the median E2E")])
+            why = "a verdict needs" if pending else f"{balance.needed_s:.0f} s is"
+            pieces.append([label(f"{why} {LIFETIMES} × the median E2E")])
     elif balance.window_s and balance.word is not BalanceWord.UNKNOWN:
         pieces.append([label("judged over the last "), figure(f"{balance.window_s:.0f} s")])
     if balance.polled_words and _covers_needed_time(balance):

@@ -224,11 +224,13 @@ def fitted_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
     """Return each of the names of a column in exactly `width` cells, cut so that they stay distinct.
 
     A name that fits is kept whole. The others lose their end, if that keeps them distinct; else what all of
-    them begin with, or what they begin and end with, or their middle.
+    them begin with, or what they begin and end with, or their middle. A port is never cut.
     """
     best = {name: fit(name, width) for name in names}
     distinct = len(set(best.values()))
     long = [name for name in best if cell_width(name) > width]
+    if len(long) == 1 and _PORT.search(long[0]):
+        return best | {long[0]: fit(f"{ELLIPSIS}{long[0][1 - width :]}", width)}
     cuts = _shorter_forms(long, width) if len(long) > 1 else ()
     for cut in cuts:
         if distinct == len(best):
@@ -260,6 +262,7 @@ def _shorter_forms(names: Sequence[str], width: int) -> Iterator[list[str]]:
         yield [name[:head] + ELLIPSIS + name[head + 1 - width :] for name in names]
 
 
+_PORT = re.compile(r":\d+$")
 _DIGITS = {"node": "¹", "backend": "²", "events": "³", "self": "⁴"}
 """The key that shows or hides all panels of a kind."""
 _RAISED = dict(zip("1234", _DIGITS.values(), strict=True))

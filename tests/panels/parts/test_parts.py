@@ -66,6 +66,7 @@ def test_the_key_behind_a_cut_sentence_stays(room: int) -> None:
         (("127.0.0.1:35081", "127.0.0.1:40911"), ("…1:35081", "…1:40911")),
         (("vllm-llama-a", "vllm-llama-b"), ("…llama-a", "…llama-b")),
         (("a-far-too-long-name", "short"), ("a-far-t…", "short")),
+        (("127.0.0.1:18106", "short"), ("…1:18106", "short")),
     ],
 )
 def test_names_that_do_not_fit_are_cut_where_they_are_alike(
