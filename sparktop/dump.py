@@ -216,7 +216,7 @@ _SAMPLE = re.compile(
 _PLAIN_NUMBER = re.compile(rb"[-+]?[0-9]{1,17}(?:\.[0-9]{1,20})?")
 
 
-class _Series(Struct):
+class _MetricSeries(Struct):
     """One time series: its lines are collected in `metric`; `start` (name and labels) begins each line."""
 
     metric: MetricSamples | None
@@ -240,8 +240,8 @@ class Collector:
         self._every_s = every_s
         self._families: dict[str, tuple[str, dict[str, MetricSamples]]] = {}
         """By name of a metric family its type, and its metrics by their labels."""
-        self._series: dict[tuple[str, bytes, bytes], _Series | None] = {}
-        self._by_start: dict[bytes, _Series] = {}
+        self._series: dict[tuple[str, bytes, bytes], _MetricSeries | None] = {}
+        self._by_start: dict[bytes, _MetricSeries] = {}
         self._typed: dict[str, dict[str, str]] = {}
         self._identities: dict[str, NodeIdentity] = {}
         self._simulated = False
@@ -344,7 +344,7 @@ class Collector:
 
     def _new_series(
         self, label: str, source: str, name: str, block: bytes, types: dict[str, str]
-    ) -> _Series | None:
+    ) -> _MetricSeries | None:
         """Return the series of a name and its labels; None for one of a family that was not asked for."""
         family_name, kind = family_of(name, types)
         if self._wanted and family_name not in self._wanted:
@@ -352,7 +352,7 @@ class Collector:
         pairs = parse_labels(block or b"{}")
         family_kind, metrics = self._families.setdefault(family_name, (kind, {}))
         if pairs is None or family_kind != kind or any(label_name == "__name__" for label_name, _ in pairs):
-            return _Series(None)
+            return _MetricSeries(None)
         labels = {label: clean(source.partition(":")[2])}
         labels |= {
             f"exported_{label_name}" if label_name == label else label_name: value
@@ -366,7 +366,7 @@ class Collector:
             metrics[metric_labels] = self._buffer.metric()
         start = f"{name}{_label_block(written)} ".encode()
         # Two blocks of labels can be one series: in another order, or once they are clean.
-        return self._by_start.setdefault(start, _Series(metrics[metric_labels], start))
+        return self._by_start.setdefault(start, _MetricSeries(metrics[metric_labels], start))
 
     def text(self) -> Iterator[bytes]:
         """Yield the text family by family, ended by "# EOF"."""

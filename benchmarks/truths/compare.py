@@ -18,7 +18,7 @@ from sparktop.model.load import Level, concurrency_point
 from sparktop.model.statistics import value_of
 from sparktop.model.sweep import Value
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
+from sparktop.sweep.compare.series import LevelSeries, SeriesLevel, load_reference, published_series
 
 LEVELS = (1, 2, 4, 8, 16, 32, 64)
 RATES = ("prefill_tps", "decode_tps", "peak_tps", "pure_decode_tps", "output_tps", "total_tps")
@@ -72,10 +72,10 @@ def _level(truth: Truth, factor: float, level: int, luck: random.Random) -> dict
     return values
 
 
-def series_of_runs(runs: Runs) -> list[Series]:
+def series_of_runs(runs: Runs) -> list[LevelSeries]:
     """Convert runs to the series that `compare` accepts."""
     return [
-        Series(
+        LevelSeries(
             name,
             tuple(
                 SeriesLevel(

@@ -34,7 +34,7 @@ _LEAST_SIZE = 2
 _MOST_RANKS_NAMED = 3
 """Most missing ranks that are named."""
 
-Place = Callable[[str | None], str]
+NameHost = Callable[[str | None], str]
 """Returns the name of a machine for an address that NCCL reports."""
 _Counts = Mapping[tuple[str, str | None, int | None, int, str], int]
 """Counts by (hash, secondary hash, rank, index of the entry, operation)."""
@@ -44,7 +44,7 @@ _Timed = tuple[float, RanksAnswer]
 """The time at which an answer arrived, in seconds, and the answer."""
 
 
-def judge_ranks(readings: Sequence[RanksReading], still_since: float | None, place: Place) -> RanksVerdict:
+def judge_ranks(readings: Sequence[RanksReading], still_since: float | None, place: NameHost) -> RanksVerdict:
     """Return the verdict on the ranks of an engine from the readings about it, oldest first.
 
     `still_since` is the time of the engine's last progress, in seconds; None if it makes progress or holds no
@@ -95,7 +95,7 @@ def _answers_by_job(ended: Sequence[RanksReading]) -> list[list[_Timed]]:
     return list(jobs.values())
 
 
-def _judge_job(answers: Sequence[_Timed], still_since: float | None, place: Place) -> RanksVerdict:
+def _judge_job(answers: Sequence[_Timed], still_since: float | None, place: NameHost) -> RanksVerdict:
     """Return the verdict on one job from its answers, oldest first."""
     _, newest = answers[-1]
     evidence = [(at, answer) for at, answer in answers if still_since is not None and at >= still_since]
@@ -126,7 +126,7 @@ def _has_moved(answers: Sequence[_Timed]) -> bool:
 
 
 def _judge_missing(
-    answers: Sequence[_Timed], evidence: Sequence[_Timed], still_since: float | None, place: Place
+    answers: Sequence[_Timed], evidence: Sequence[_Timed], still_since: float | None, place: NameHost
 ) -> RanksVerdict:
     """Return the verdict on a job of which ranks are missing in the newest answer."""
     _, newest = answers[-1]
@@ -144,7 +144,7 @@ def _judge_missing(
     return _with_evidence(alike, verdict)
 
 
-def _missing_text(missing: Sequence[MissingRank], place: Place) -> str:
+def _missing_text(missing: Sequence[MissingRank], place: NameHost) -> str:
     """Return "rank 1 on spark-b does not answer", for several ranks accordingly."""
     rank_texts = [f"{rank.rank} on {place(rank.host)}" for rank in missing[:_MOST_RANKS_NAMED]]
     more = [f"{len(missing) - _MOST_RANKS_NAMED} more"] if len(missing) > _MOST_RANKS_NAMED else []
@@ -154,7 +154,7 @@ def _missing_text(missing: Sequence[MissingRank], place: Place) -> str:
     return f"ranks {names_in_words([*rank_texts, *more])} do not answer"
 
 
-def _changing_verdict(answer: RanksAnswer, place: Place) -> RanksVerdict | None:
+def _changing_verdict(answer: RanksAnswer, place: NameHost) -> RanksVerdict | None:
     """Return the verdict that a communicator starts or shuts down; None if none does."""
     for comm in _communicators(answer):
         for rank in comm.ranks:
@@ -165,7 +165,7 @@ def _changing_verdict(answer: RanksAnswer, place: Place) -> RanksVerdict | None:
     return None
 
 
-def _judge_frozen(answer: RanksAnswer, place: Place) -> RanksVerdict:
+def _judge_frozen(answer: RanksAnswer, place: NameHost) -> RanksVerdict:
     """Return the verdict on counts that stand still."""
     complete = [comm for comm in _communicators(answer) if not comm.missing]
     unequal = [gap for comm in complete for gap in _unequal_counts(comm)]
@@ -202,7 +202,7 @@ def _unequal_counts(comm: Communicator) -> Iterator[tuple[str, Rank, Rank, int, 
             yield name, least, leading_rank, least.counts[name], leading_rank.counts[name]
 
 
-def _rank_text(rank: Rank, place: Place) -> str:
+def _rank_text(rank: Rank, place: NameHost) -> str:
     if rank.rank is None:
         return f"{rank.many} ranks" if rank.many > 1 else "a rank"
     return f"rank {rank.rank} on {place(rank.host)}"

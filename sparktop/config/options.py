@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.config.toml_text import Place, Value
+from sparktop.config.toml_text import SettingPath, Value
 from sparktop.model.event import Severity
 from sparktop.model.targets import Watch
 
@@ -25,7 +25,7 @@ _AT_START = frozenset({"recorder", "diagnosis"})
 class Option(Struct, frozen=True):
     """A setting of the configuration file with the values that the menu steps through."""
 
-    place: Place
+    place: SettingPath
     """Path of the setting in the file."""
     name: str
     choices: tuple[Value, ...]

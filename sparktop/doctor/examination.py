@@ -21,7 +21,7 @@ from sparktop.hardware.identity import is_here
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample, Workloads
 from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
-from sparktop.sources.source import Reading, Source
+from sparktop.sources.source import PollResult, Source
 from sparktop.watch.discovery import Found, discover
 from sparktop.watch.listed import read_lists, read_sparkrun
 
@@ -39,7 +39,7 @@ async def examine_network(
     *,
     wanted: bool,
     search: Search = discover,
-    this_machine: tuple[Reading, NodeIdentity] | None = None,
+    this_machine: tuple[PollResult, NodeIdentity] | None = None,
 ) -> list[Check]:
     """Check host names, and all nodes, backends and routers that are watched; return the checks.
 
@@ -66,7 +66,7 @@ async def examine_network(
 
         return [line for lines in await asyncio.gather(*map(check_one, targets)) for line in lines]
 
-    readings: list[tuple[NodeTarget, Reading, NodeIdentity]] = []
+    readings: list[tuple[NodeTarget, PollResult, NodeIdentity]] = []
     if this_machine is not None:
         readings += [(target, *this_machine) for target in watch.nodes if target.via == "local"]
 
@@ -91,7 +91,7 @@ async def examine_network(
     return [*checks, *(check for part in parts for check in part), *compared]
 
 
-def _processes_here(target: BackendTarget, this_machine: tuple[Reading, NodeIdentity] | None) -> Workloads:
+def _processes_here(target: BackendTarget, this_machine: tuple[PollResult, NodeIdentity] | None) -> Workloads:
     """Return the engine processes of this machine if the server's URL means it; else none."""
     sample, identity = this_machine or (None, NodeIdentity())
     if not isinstance(sample, NodeSample) or sample.workloads is None:
@@ -160,7 +160,7 @@ async def check_node(
     network: Network,
     *,
     source: Callable[[NodeTarget], Source] = node_source,
-    keep: Callable[[Reading, NodeIdentity], None] | None = None,
+    keep: Callable[[PollResult, NodeIdentity], None] | None = None,
 ) -> list[Check]:
     """Check the access to a remote node by reading one sample; return [] if the node is this machine.
 
@@ -198,7 +198,7 @@ def _check_secrecy(target: NodeTarget) -> list[Check]:
     return [Check(f"{target.name} token", Status.WARN, message, advice)]
 
 
-def _node_checks(target: NodeTarget, reading: Reading, identity: NodeIdentity | None) -> list[Check]:
+def _node_checks(target: NodeTarget, reading: PollResult, identity: NodeIdentity | None) -> list[Check]:
     """Return the checks of a node's sample, or of the `Failure` if the node could not be read."""
     name = f"{target.name} node"
     if isinstance(reading, Failure):

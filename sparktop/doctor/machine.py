@@ -31,7 +31,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.model.text import clean, reason_of
 from sparktop.recording.flight import flight_folder, make_folder, parts
 from sparktop.sources.local import LocalSource
-from sparktop.sources.source import Reading
+from sparktop.sources.source import PollResult
 
 _DEADLINE_S = 8.0
 """Seconds for reading this machine: waking the driver can take a few; a driver that hangs is not waited
@@ -256,7 +256,7 @@ it shows the rule the same readings again as if this much later."""
 
 
 def check_compared(
-    machines: Sequence[tuple[NodeTarget, Reading, NodeIdentity]], backends: Sequence[BackendTarget]
+    machines: Sequence[tuple[NodeTarget, PollResult, NodeIdentity]], backends: Sequence[BackendTarget]
 ) -> list[Check]:
     """Return a check for each difference between machines, else one that says in what they are alike.
 

@@ -21,7 +21,7 @@ from sparktop.model.engine import POSITION, UNKNOWN_REASON, Histogram
 from sparktop.model.failure import FailureKind
 from sparktop.model.text import clean
 
-Reading: TypeAlias = Callable[[Family], object]
+LaneReduction: TypeAlias = Callable[[Family], object]
 """Reduces the samples of a metric name in one engine core (lane) to the value of a `LaneSample` field."""
 
 _T = TypeVar("_T")
@@ -114,7 +114,7 @@ def of_label(
     return lambda family: combine(where(family, name, *values))
 
 
-def bind_places(combine: Reading, places: Places) -> Callable[[Sequence[float]], Any]:
+def bind_places(combine: LaneReduction, places: Places) -> Callable[[Sequence[float]], Any]:
     """Return a function that applies `combine` to the values of a page that have these indices."""
     if len(places) == 1:  # as most have
         ((only_labels, only_index),) = places.items()
@@ -179,7 +179,7 @@ CPU = "process_cpu_seconds_total"
 
 Keep: TypeAlias = Callable[[Places], Places]
 """Selects which samples of one metric and lane are read, by their labels alone."""
-Fields: TypeAlias = Sequence[tuple[str, tuple[str, ...], Reading]]
+Fields: TypeAlias = Sequence[tuple[str, tuple[str, ...], LaneReduction]]
 """(field of `LaneSample`, metric names that it may have, function from the samples of a lane to the field's
 value). The first name that is on the page is read, whatever its value. A field may be listed twice: the
 second entry then fills the lanes in which the first entry found no samples."""

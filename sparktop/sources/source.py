@@ -12,7 +12,7 @@ from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
 from sparktop.model.router import Fleet, RouterSample
 
-Reading: TypeAlias = EngineSample | NodeSample | RouterSample | Fleet | Failure
+PollResult: TypeAlias = EngineSample | NodeSample | RouterSample | Fleet | Failure
 """Result of one poll. The identity of the polled machine or server is an attribute of its source instead."""
 
 
@@ -21,7 +21,7 @@ class Source(Protocol):
 
     name: str
 
-    async def poll(self, deadline_s: float) -> Reading:
+    async def poll(self, deadline_s: float) -> PollResult:
         """Return one sample, or a `Failure`, within `deadline_s` seconds.
 
         Network errors, server errors and timeouts are returned as a `Failure`; only programming errors and

@@ -28,7 +28,7 @@ from sparktop.model.text import clean, reason_of
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import list_at, started_at, text_at
 from sparktop.sweep.compare.ratio import main_rate
-from sparktop.sweep.compare.series import Series, series_of
+from sparktop.sweep.compare.series import LevelSeries, series_of
 from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.result.store import named_parts, parse, read_value
@@ -116,7 +116,7 @@ class History(Struct, eq=False):
         data = read_value(self.path(key))
         return None if _is_foreign(key, data) else parse(data, str(self.path(key)))
 
-    def series(self, key: str) -> list[Series]:
+    def series(self, key: str) -> list[LevelSeries]:
         """Read the result `key` for a comparison: return one series per target.
 
         Raises:
@@ -334,7 +334,7 @@ def _traffic_name(result: SweepResult) -> str | None:
     return None
 
 
-def imported_row(key: str, series: Sequence[Series], started_at: datetime | None) -> HistoryRow:
+def imported_row(key: str, series: Sequence[LevelSeries], started_at: datetime | None) -> HistoryRow:
     """Return the row of another tool's result; `series` are its targets."""
     levels = [level for curve in series for level in curve.levels]
     models = dict.fromkeys(curve.model for curve in series if curve.model is not None)

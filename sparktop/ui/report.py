@@ -22,7 +22,7 @@ from sparktop.model.text import clean, shown_path
 
 if TYPE_CHECKING:
     from sparktop.moments.moment import Moment
-    from sparktop.sweep.compare.series import Series
+    from sparktop.sweep.compare.series import LevelSeries
     from sparktop.sweep.view.result import SweepSource
 
 
@@ -110,7 +110,7 @@ def _moment_files(read: Callable[[], Moment], snapshot: Snapshot, targets: Seque
     return paths
 
 
-async def save_report(source: SweepSource, beside: Sequence[Series] = ()) -> str:
+async def save_report(source: SweepSource, beside: Sequence[LevelSeries] = ()) -> str:
     """Write reports of the sweep of `source` into the current folder; return a one-line message for the user.
 
     `beside` are the series of the published table that the screen draws over the curves.

@@ -49,7 +49,7 @@ from sparktop.watch.through import Through
 from sparktop.watch.ways import Ways, poll_once
 
 if TYPE_CHECKING:
-    from sparktop.sources.source import Reading, Source
+    from sparktop.sources.source import PollResult, Source
     from sparktop.watch.scheduler import LoadCadence, PollGroup
 
 
@@ -245,7 +245,7 @@ class Monitor:
         interval_s, clock = self._interval_s * multiple, asyncio.get_running_loop().time
         longest_s = self._watch.timeout_s
 
-        def deliver(source: str, reading: Reading, took_ms: float | None) -> None:
+        def deliver(source: str, reading: PollResult, took_ms: float | None) -> None:
             self._deliver(SourceKey(kind, source), reading, took_ms)
 
         group = PollGroup(name, sources, interval_s, deliver, clock=clock, longest_s=longest_s)
@@ -253,7 +253,7 @@ class Monitor:
         self._spawn(group.run())
         return group
 
-    def _deliver(self, key: SourceKey, reading: Reading, took_ms: float | None) -> None:
+    def _deliver(self, key: SourceKey, reading: PollResult, took_ms: float | None) -> None:
         """Deliver the source's identity to the store if it has changed, then the result of the poll."""
         name = key.name
         identity = getattr(self._sources.get(key), "identity", None)
@@ -284,7 +284,7 @@ class Monitor:
         self._watch_found_routers([RouterTarget(target.name, target.url, api_key=target.api_key)])
         return True
 
-    def _quicken(self, name: str, reading: Reading) -> None:
+    def _quicken(self, name: str, reading: PollResult) -> None:
         """Record the poll result of the backend `name`; at most once a second, update all poll rates."""
         if self._cadence is None:
             return

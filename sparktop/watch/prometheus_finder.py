@@ -19,7 +19,7 @@ from sparktop.model.router import FleetNode, Scrape
 from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, PrometheusTarget
 from sparktop.model.text import clean
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.client import Labels, PrometheusClient, Series, any_of, selector
+from sparktop.sources.prometheus.client import Labels, PrometheusClient, TimeSeries, any_of, selector
 from sparktop.sources.prometheus.found import (
     NOT_A_ROUTER,
     ActiveTarget,
@@ -45,7 +45,7 @@ from sparktop.sources.prometheus.machines import (
     Exporter,
     Known,
     MachinesOf,
-    Place,
+    Origin,
     ScrapedMachine,
     aggregates,
     found_exporters,
@@ -58,7 +58,7 @@ from sparktop.sources.prometheus.machines import (
     placing_among,
     sample_of,
 )
-from sparktop.sources.source import Reading, in_reader
+from sparktop.sources.source import PollResult, in_reader
 from sparktop.stopping import gather_or_cancel
 from sparktop.store import SourceKey, Store
 from sparktop.store.node import memory_limits
@@ -98,7 +98,7 @@ class Finder:
         """The targets whose newest scrape failed (`up` is 0)."""
         self.down: frozenset[Key] = frozenset()
         """All targets that were down at the newest search, also those that are no servers; the first 500."""
-        self._past: dict[Key, list[Series]] = {}
+        self._past: dict[Key, list[TimeSeries]] = {}
         """The series by which targets that are down were found to be servers."""
         self._no_servers: dict[Key, int] = {}
         """Other targets that are down, which had no such series, with the number of searches since."""
@@ -165,7 +165,7 @@ class Finder:
             self.dead |= await down_targets(self._client, {server.key.job for server in missing})
         return [server for server in missing if server.key.target in self.dead]
 
-    async def _servers_once(self, series: Sequence[Series]) -> tuple[FoundServer, ...]:
+    async def _servers_once(self, series: Sequence[TimeSeries]) -> tuple[FoundServer, ...]:
         """Return the servers in the answer, and those that are down; each once, also if two jobs have it.
 
         Of several targets that are one server the others are left out: by their newest samples. A target that
@@ -188,7 +188,7 @@ class Finder:
         self._left_out = {key: times.get(key, 0.0) for key in left_out}
         return await in_reader(partial(found_servers, series, self.active, group_by, past, left_out))
 
-    async def _find_past(self, series: Sequence[Series]) -> None:
+    async def _find_past(self, series: Sequence[TimeSeries]) -> None:
         """Find which targets that are down were servers; `series` are those of servers that are not."""
         self._past = {key: past for key, past in self._past.items() if key in self.down}
         self._no_servers = {
@@ -383,7 +383,7 @@ _SHIFT_S = 0.5
 """Seconds by which a sample must be newer than the one before."""
 
 
-Deliver = Callable[[SourceKey, Reading, float | None], None]
+Deliver = Callable[[SourceKey, PollResult, float | None], None]
 """Accepts a reading of a source, and the milliseconds that it took."""
 
 
@@ -412,7 +412,7 @@ class MachineFeed:
         """The same as the fleet view shows them, from the newest answer."""
         self.problem = ""
         """Why the newest figures of machines are missing, in one line; "" if they are not."""
-        self._exporters: dict[tuple[Place, str], Exporter] = {}
+        self._exporters: dict[tuple[Origin, str], Exporter] = {}
         self._machines_of_server: MachinesOf = lambda _: ()
         self._last: dict[str, FleetNode] = {}
         """The machines as they were read last, by name."""

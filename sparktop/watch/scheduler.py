@@ -19,7 +19,7 @@ from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import LONGEST_POLL_S
 from sparktop.model.text import clean
-from sparktop.sources.source import Reading, Source
+from sparktop.sources.source import PollResult, Source
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ SPREAD_FROM = 64
 """From so many sources on, polls are spread over the interval: all answers at once would delay keys."""
 MOST_TOGETHER = 32
 """Larger groups whose balance is judged are spread, too."""
-Deliver = Callable[[str, Reading, float | None], None]
+Deliver = Callable[[str, PollResult, float | None], None]
 """A callback for the result of each poll, called on the event loop with the source's name, the sample or
 failure, and the poll's duration in ms."""
 
@@ -281,7 +281,7 @@ class PollGroup:
     async def _poll(self, slot: _Slot) -> None:
         """Poll a source once, update its slot, and deliver the result."""
         began = self._clock()
-        reading: Reading | None = None
+        reading: PollResult | None = None
         deadline_s = self._deadline_s(slot)
         try:
             reading = await self._read(slot, deadline_s)
@@ -295,7 +295,7 @@ class PollGroup:
         except Exception as error:  # noqa: BLE001 - a fault in a consumer must not stop the sampling
             self._log_once(slot, error)
 
-    async def _read(self, slot: _Slot, deadline_s: float) -> Reading:
+    async def _read(self, slot: _Slot, deadline_s: float) -> PollResult:
         """Poll a source once; log a programming error, and return it as a failure instead of raising."""
         try:
             async with asyncio.timeout(deadline_s + _GRACE_S) as guard:
@@ -309,7 +309,7 @@ class PollGroup:
             message = f"a fault in sparktop itself ({type(error).__name__}): its traceback is in the log"
             return Failure(FailureKind.INTERNAL, message, self._clock())
 
-    def _update_slot(self, slot: _Slot, reading: Reading | None, took_s: float) -> None:
+    def _update_slot(self, slot: _Slot, reading: PollResult | None, took_s: float) -> None:
         """Update the failure count, the time limit and the retry time of a source after a poll of `took_s` s.
 
         After its first failure a source is polled at its next scheduled time, after further failures only two
@@ -436,7 +436,7 @@ class LoadCadence:
         self._servers: dict[str, _PolledServer] = {}
         self._paces: dict[tuple[str, ...], _Pace] = {}
 
-    def note(self, name: str, reading: Reading) -> None:
+    def note(self, name: str, reading: PollResult) -> None:
         """Record the load and the answer time in the newest sample or failure of the server `name`."""
         server = self._servers.setdefault(name, _PolledServer())
         server.load, server.at = None, reading.at

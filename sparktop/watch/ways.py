@@ -11,7 +11,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watc
 
 if TYPE_CHECKING:
     from sparktop.net.client import SharedSession
-    from sparktop.sources.source import Reading, Source
+    from sparktop.sources.source import PollResult, Source
     from sparktop.watch.discovery import Found
 
 _NODE_MODULES = {
@@ -87,7 +87,7 @@ class Ways:
 
 async def poll_once(
     ways: Ways, targets: Sequence[BackendTarget], deadline_s: float
-) -> list[tuple[BackendTarget, Reading]]:
+) -> list[tuple[BackendTarget, PollResult]]:
     """Poll each server once, all at the same time, and return each with its answer or failure."""
     sources = ways.backends(targets)
     try:

@@ -15,7 +15,7 @@ from sparktop.commands.observation import observe
 from sparktop.commands.snapshot import render
 from sparktop.model.engine import EngineSample
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
-from sparktop.sources.source import Reading, Source
+from sparktop.sources.source import PollResult, Source
 from tests.store.fed_traces import NAMES, lane, looks
 from tests.virtual_loop import VirtualLoop
 from tests.watch.monitor_fakes import FakeSource, FakeWays
@@ -41,8 +41,8 @@ class RecordedWays(FakeWays):
         """Return the sources of the two servers."""
         return [FakeSource(one.name, self._reader(NAMES.index(one.name)), None) for one in targets]
 
-    def _reader(self, index: int) -> Callable[[], Reading]:
-        def read() -> Reading:
+    def _reader(self, index: int) -> Callable[[], PollResult]:
+        def read() -> PollResult:
             now = asyncio.get_running_loop().time()
             self._began = now if self._began is None else self._began
             passed_s = self._looks[0].at + now - self._began

@@ -11,7 +11,7 @@ from sparktop.doctor.machine import check_compared
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity
 from sparktop.model.targets import BackendTarget, NodeTarget
-from sparktop.sources.source import Reading
+from sparktop.sources.source import PollResult
 from tests.machines.trees import read_case
 
 README = Path(__file__).parents[2] / "README.md"
@@ -87,7 +87,7 @@ def test_what_may_not_be_read_is_said(tmp_path: Path) -> None:
 def test_one_machine_has_nothing_to_compare_with(tmp_path: Path) -> None:
     """A machine that cannot be read, and one of an older agent, are left out."""
     identity, sample = read_case(tmp_path, "healthy-pair")["spark-1"]
-    read: list[tuple[NodeTarget, Reading, NodeIdentity]] = [
+    read: list[tuple[NodeTarget, PollResult, NodeIdentity]] = [
         (NodeTarget("spark-1", "ssh"), sample, identity),
         (NodeTarget("spark-2", "ssh"), Failure(FailureKind.TIMEOUT, "no answer", 1.0), NodeIdentity()),
         (NodeTarget("spark-3", "ssh"), sample, NodeIdentity()),

@@ -24,7 +24,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.net.client import SharedSession
 from sparktop.sources.engine_http import EngineSource
-from sparktop.sources.source import Reading
+from sparktop.sources.source import PollResult
 from sparktop.watch.scheduler import PollGroup
 from tests.sources.conftest import HEALTHY_PAGE, Handler, RawServer, Serve, answer
 from tests.sweep.stream_server import StreamServer
@@ -155,10 +155,10 @@ class Impatient(EngineSource):
 async def watch(tested: BackendTarget, serve: Serve, deadline_s: float = AMPLE_S) -> Failure:
     """Poll `tested` beside a healthy server until both have answered often enough; return its failure."""
     healthy = await serve({"/metrics": answer(HEALTHY_PAGE)})
-    read: dict[str, list[Reading]] = {"tested": [], "healthy": []}
+    read: dict[str, list[PollResult]] = {"tested": [], "healthy": []}
     enough = asyncio.Event()
 
-    def deliver(name: str, reading: Reading, _: float | None) -> None:
+    def deliver(name: str, reading: PollResult, _: float | None) -> None:
         read[name].append(reading)
         if read["tested"] and len(read["healthy"]) >= 3:
             enough.set()

@@ -21,7 +21,7 @@ from sparktop.model.load import (
 from sparktop.model.statistics import value_of
 from sparktop.simulation.calibration import GX10_PATCHED
 from sparktop.simulation.engine import Engine
-from sparktop.sweep.compare.series import Series, SeriesLevel
+from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
@@ -93,7 +93,7 @@ def made_sweep(*targets: tuple[str, Sequence[LevelResult]], preset: str | None =
 
 def made_series(
     name: str, by_concurrency: Mapping[int, tuple[float, ...]], metric: str = "decode_tps"
-) -> Series:
+) -> LevelSeries:
     """Return a series with one metric: the values of its runs by concurrency."""
     levels = tuple(
         SeriesLevel(
@@ -102,7 +102,7 @@ def made_series(
         )
         for concurrency, values in by_concurrency.items()
     )
-    return Series(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")
+    return LevelSeries(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")
 
 
 @cache

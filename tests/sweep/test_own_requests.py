@@ -16,7 +16,7 @@ import pytest
 from sparktop.cli import main
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import Series, series_of
+from sparktop.sweep.compare.series import LevelSeries, series_of
 from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import make_plan
@@ -112,7 +112,7 @@ async def test_a_server_that_repeats_them_is_not_quoted(command: Command, server
 def test_sweeps_that_sent_other_things_are_not_compared_as_equals(tmp_path: Path) -> None:
     """Other prompts share no row; other body values, even hidden ones, are named under the table."""
 
-    def sent(name: str, words: str, user: str) -> Series:
+    def sent(name: str, words: str, user: str) -> LevelSeries:
         file = tmp_path / "day.jsonl"
         file.write_text(json.dumps({"prompt": words}), encoding="utf-8")
         spec = SweepSpec(concurrency=(1,), prompts=str(file), extra_body={"user": user})

@@ -13,7 +13,7 @@ from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.snapshot import BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.sources.source import Reading, Source
+from sparktop.sources.source import PollResult, Source
 from sparktop.store import Store
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import Monitor
@@ -23,7 +23,7 @@ from sparktop.watch.ways import Ways
 class FakeSource:
     """Answers at once, and has an identity after its first answer."""
 
-    def __init__(self, name: str, reading: Callable[[], Reading], identity: object) -> None:
+    def __init__(self, name: str, reading: Callable[[], PollResult], identity: object) -> None:
         """Answer with what `reading` gives."""
         self.name = name
         self.identity: object = None
@@ -33,7 +33,7 @@ class FakeSource:
         self._reading = reading
         self._then = identity
 
-    async def poll(self, deadline_s: float) -> Reading:  # noqa: ARG002 - as of the class
+    async def poll(self, deadline_s: float) -> PollResult:  # noqa: ARG002 - as of the class
         """Answer."""
         self.identity = self._then
         return self._reading()
@@ -46,7 +46,7 @@ class FakeSource:
 class StuckSource(FakeSource):
     """Never answers."""
 
-    async def poll(self, deadline_s: float) -> Reading:  # noqa: ARG002 - as of the class
+    async def poll(self, deadline_s: float) -> PollResult:  # noqa: ARG002 - as of the class
         """Wait until cancelled."""
         await asyncio.Event().wait()
         raise AssertionError
@@ -63,9 +63,9 @@ class FakeWays(Ways):
     groups: list[list[str]] = field(default_factory=list)
     stuck: frozenset[str] = frozenset()
     """Nodes that never answer."""
-    readings: dict[str, Callable[[], Reading]] = field(default_factory=dict)
+    readings: dict[str, Callable[[], PollResult]] = field(default_factory=dict)
     """What backends answer that do not run one request."""
-    node_reading: Callable[[], Reading] | None = None
+    node_reading: Callable[[], PollResult] | None = None
     """What nodes answer, if not a sample without readings."""
 
     def modules(self, watch: Watch) -> Sequence[str]:  # noqa: ARG002 - as of the class
@@ -96,7 +96,11 @@ class FakeWays(Ways):
         return self.found.pop(0)
 
     def _make(
-        self, name: str, reading: Callable[[], Reading], identity: object, kind: type[FakeSource] = FakeSource
+        self,
+        name: str,
+        reading: Callable[[], PollResult],
+        identity: object,
+        kind: type[FakeSource] = FakeSource,
     ) -> FakeSource:
         source = kind(name, reading, identity)
         self.made.append(source)

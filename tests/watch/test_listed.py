@@ -16,7 +16,7 @@ import sparktop.watch.listed as listed_files
 from sparktop.engines import read_page
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.sources.source import Reading
+from sparktop.sources.source import PollResult
 from sparktop.store import Store
 from sparktop.watch.listed import follow_sparkrun, read_lists, read_sparkrun
 from sparktop.watch.ways import Ways
@@ -106,7 +106,7 @@ class Polled:
     def __init__(self, target: BackendTarget) -> None:
         self.name, self._url = target.name, target.url
 
-    async def poll(self, deadline_s: float) -> Reading:
+    async def poll(self, deadline_s: float) -> PollResult:
         """Answer."""
         at = asyncio.get_running_loop().time() + deadline_s
         answers = self._url.endswith("1")

@@ -21,7 +21,7 @@ from sparktop.model.targets import (
     RouterTarget,
     Watch,
 )
-from sparktop.sources.source import Reading, Source
+from sparktop.sources.source import PollResult, Source
 from sparktop.watch import listed
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import (
@@ -145,8 +145,8 @@ class ListingWays(FakeWays):
     def _listing(self) -> RouterSample:
         return RouterSample(time.monotonic(), LITELLM, alive=True, deployments=self.deployments)
 
-    def _reading_of(self, url: str) -> Callable[[], Reading]:
-        def read() -> Reading:
+    def _reading_of(self, url: str) -> Callable[[], PollResult]:
+        def read() -> PollResult:
             if url in self.answering:
                 return loaded(time.monotonic())
             if url in self.fronts:

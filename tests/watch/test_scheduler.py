@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import LONGEST_POLL_S
-from sparktop.sources.source import Reading
+from sparktop.sources.source import PollResult
 from sparktop.watch.scheduler import (
     LOADED_FOR_S,
     LoadCadence,
@@ -40,7 +40,7 @@ class ScriptedSource:
         self.at_once = 0
         self._clock = clock
 
-    async def poll(self, deadline_s: float) -> Reading:
+    async def poll(self, deadline_s: float) -> PollResult:
         """Note the time, take as long as the test says, answer as it says."""
         assert self.at_once == 0, "a source must never overlap itself"
         self.asked.append(round(self._clock() - 1200.0, 6))
@@ -66,9 +66,9 @@ class Delivered:
     """Keeps what a group delivered."""
 
     def __init__(self) -> None:
-        self.all: list[tuple[str, Reading, float | None]] = []
+        self.all: list[tuple[str, PollResult, float | None]] = []
 
-    def __call__(self, name: str, reading: Reading, took_ms: float | None) -> None:
+    def __call__(self, name: str, reading: PollResult, took_ms: float | None) -> None:
         """Record one reading, as a group's `deliver`."""
         self.all.append((name, reading, took_ms))
 
@@ -97,7 +97,7 @@ def group_of(
     clock: FakeClock,
     *sources: ScriptedSource,
     interval_s: float = 1.0,
-    deliver: Callable[[str, Reading, float | None], None] | None = None,
+    deliver: Callable[[str, PollResult, float | None], None] | None = None,
     longest_s: float = LONGEST_POLL_S,
 ) -> PollGroup:
     return PollGroup(
@@ -145,7 +145,7 @@ async def test_a_suspended_machine_makes_no_burst(clock: FakeClock) -> None:
 class SlowSource(ScriptedSource):
     """A source whose answers take time, and which keeps to its deadline."""
 
-    async def poll(self, deadline_s: float) -> Reading:
+    async def poll(self, deadline_s: float) -> PollResult:
         """Answer after `takes_s`, or fail at the deadline."""
         whole, self.takes_s = self.takes_s, min(self.takes_s, deadline_s)
         try:
@@ -191,9 +191,9 @@ async def test_a_source_that_ignores_its_deadline_is_cut_off(
     """A source that never returns is cancelled after deadline and grace, which counts as a timeout."""
     monkeypatch.setattr("sparktop.watch.scheduler._GRACE_S", 0.01)
     came = asyncio.Event()
-    readings: list[Reading] = []
+    readings: list[PollResult] = []
 
-    def deliver(name: str, reading: Reading, took_ms: float | None) -> None:
+    def deliver(name: str, reading: PollResult, took_ms: float | None) -> None:
         assert name == "a"
         assert took_ms is not None
         readings.append(reading)

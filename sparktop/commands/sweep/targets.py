@@ -30,7 +30,7 @@ _ROUTER_DEADLINE_S = 3.0
 """Seconds for the poll that tells a router from a server."""
 
 
-class _Place(Struct, frozen=True):
+class _LoadTarget(Struct, frozen=True):
     """A server or router to put load on: its name, its target, and whether it is in the configuration."""
 
     name: str
@@ -82,7 +82,7 @@ async def choose_targets(
     if not words and not named:
         # A router that is configured only for sweeps must be named to be used.
         servers: list[BackendTarget | RouterTarget] = [*watch.backends, *watch.routers]
-        places = [_Place(server.name, server, is_configured=True) for server in servers]
+        places = [_LoadTarget(server.name, server, is_configured=True) for server in servers]
         places = places or await _discover_places("127.0.0.1")
     extra: list[BackendTarget] = []
     checked = []
@@ -96,7 +96,7 @@ async def choose_targets(
     return _choose(unique, watch, extra, model)
 
 
-async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list[_Place]:
+async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list[_LoadTarget]:
     """Return the servers and routers that a TARGET means: one, or all that a host has.
 
     Raises:
@@ -122,18 +122,18 @@ async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list
         target = next((server for server in configured if server.url == parsed.url), parsed)
         is_configured = target is not parsed
     target = replace(target, api_key=checked_key(target, word, keys) or target.api_key)
-    return [_Place(target.name, target, is_configured)]
+    return [_LoadTarget(target.name, target, is_configured)]
 
 
-async def _discover_places(host: str) -> list[_Place]:
+async def _discover_places(host: str) -> list[_LoadTarget]:
     discovered = await discover([host])
     if not discovered.backends and not discovered.routers:
         raise UnreachableError(f"nothing to put load on: {'; '.join(discovered.notes) or clean(host, 80)}")
     servers: list[BackendTarget | RouterTarget] = [*discovered.backends, *discovered.routers]
-    return [_Place(target.name, target, is_configured=False) for target in servers]
+    return [_LoadTarget(target.name, target, is_configured=False) for target in servers]
 
 
-async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
+async def _as_router(place: _LoadTarget) -> tuple[_LoadTarget, list[BackendTarget]]:
     """Find out whether `place`, a server that is not configured, is a LiteLLM router, by one poll.
 
     Return (place, backends behind the router); for a router, the target of the place is a `RouterTarget`.
@@ -161,7 +161,7 @@ async def _as_router(place: _Place) -> tuple[_Place, list[BackendTarget]]:
 
 
 def _choose(
-    places: Sequence[_Place], watch: Watch, extra: Sequence[BackendTarget], model: str | None
+    places: Sequence[_LoadTarget], watch: Watch, extra: Sequence[BackendTarget], model: str | None
 ) -> tuple[tuple[SweepTarget, ...], Watch]:
     """Return the targets of `places`, and what is watched while they are loaded.
 

@@ -78,7 +78,7 @@ _Members: TypeAlias = dict[str, Raw]
 """The members of a JSON object by name, not decoded yet."""
 
 
-class Series(Struct, frozen=True):
+class TimeSeries(Struct, frozen=True):
     """One series: its labels, and its samples as (Unix time in seconds, value as written)."""
 
     labels: Labels
@@ -108,7 +108,7 @@ class _Row(Struct):
 class QueryAnswer(Struct, frozen=True):
     """The result of one query."""
 
-    series: tuple[Series, ...] = ()
+    series: tuple[TimeSeries, ...] = ()
     scalar: float | None = None
     warnings: tuple[str, ...] = ()
     """Clean lines, such as that some stores of Thanos did not answer."""
@@ -131,7 +131,7 @@ def data_of(body: bytes) -> object:
         raise _not_an_answer() from None
 
 
-def read_answer(body: bytes, add: Callable[[Series], None]) -> QueryAnswer:
+def read_answer(body: bytes, add: Callable[[TimeSeries], None]) -> QueryAnswer:
     """Decode an answer to a query: call `add` with each of its series in turn, and return the rest of it.
 
     Series whose labels are not text are left out. After an error, what was added is of no use.
@@ -147,7 +147,7 @@ def read_answer(body: bytes, add: Callable[[Series], None]) -> QueryAnswer:
         warnings = tuple(clean(line, 200) for line in warned[:3]) if isinstance(warned, list) else ()
         if kind == "scalar":
             sample = msgspec.json.decode(result, type=tuple[float, str])
-            return QueryAnswer((), Series({}, [sample]).value, warnings)
+            return QueryAnswer((), TimeSeries({}, [sample]).value, warnings)
         rows = _decode_list(result)
     except (ValueError, RecursionError, KeyError):
         raise _not_an_answer() from None
@@ -161,7 +161,7 @@ def read_answer(body: bytes, add: Callable[[Series], None]) -> QueryAnswer:
             row = _decode_row(raw)
             samples = row.values if row.value is None else [row.value]
             if samples and max(map(len, row.metric.values()), default=0) <= _MOST_LABEL_CHARACTERS:
-                add(Series(row.metric, samples))
+                add(TimeSeries(row.metric, samples))
     return QueryAnswer((), None, warnings)
 
 
@@ -251,7 +251,7 @@ class PrometheusClient:
         """Close all connections."""
         await self._session.leave()
 
-    async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> QueryAnswer:
+    async def query(self, promql: str, add: Callable[[TimeSeries], None] | None = None) -> QueryAnswer:
         """Evaluate an instant query now, and return its answer; it is read in a thread, one answer at a time.
 
         With `add`, its series are handed to that and not returned: those of 10,000 servers take 10 MB. After
@@ -263,7 +263,7 @@ class PrometheusClient:
         """
         # Thanos answers with what it has, and says so in `warnings`; others ignore these two.
         parameters = {"query": promql, "dedup": "true", "partial_response": "true"}
-        series: list[Series] = []
+        series: list[TimeSeries] = []
         async with self._slots:
             body = await self._ask("/api/v1/query", parameters)
             further_series = await in_reader(partial(read_answer, body, add or series.append))

@@ -18,7 +18,7 @@ from sparktop.sources.prometheus.client import (
     Clocks,
     Labels,
     PrometheusClient,
-    Series,
+    TimeSeries,
     any_of,
     selector,
 )
@@ -93,7 +93,7 @@ USUAL_NAMES = frozenset(
 
 
 def pages(
-    series: Iterable[Series], targets: Mapping[Key, Labels]
+    series: Iterable[TimeSeries], targets: Mapping[Key, Labels]
 ) -> tuple[dict[Key, dict[float, bytes]], frozenset[Key]]:
     """Return the pages of each server by the time of the scrape (Unix seconds), oldest first, and mixed ones.
 
@@ -314,7 +314,7 @@ async def _ask_figures(client: PrometheusClient, asked: Mapping[str, str]) -> Fi
     async def values(promql: str) -> tuple[dict[Key, float], tuple[str, ...]]:
         result: dict[Key, float] = {}
 
-        def add(each_series: Series) -> None:
+        def add(each_series: TimeSeries) -> None:
             if (value := each_series.value) is not None:
                 key = key_of(each_series.labels)
                 result[keys.setdefault(key, key)] = value

@@ -20,7 +20,7 @@ from msgspec import Struct
 from sparktop.engines.lanes import REPLICA_LABELS
 from sparktop.engines.tables import RUNNING
 from sparktop.model.text import clean, free_name
-from sparktop.sources.prometheus.client import Labels, Series, any_of, selector
+from sparktop.sources.prometheus.client import Labels, TimeSeries, any_of, selector
 from sparktop.typed import duration_s
 
 NOT_A_ROUTER = 'worker_addr="",server=""'
@@ -143,10 +143,10 @@ def seconds_of(text: object) -> float | None:
 
 
 def found_servers(
-    series: Iterable[Series],
+    series: Iterable[TimeSeries],
     targets: Mapping[Key, ActiveTarget],
     group_by: Sequence[str],
-    past: Iterable[Series] = (),
+    past: Iterable[TimeSeries] = (),
     left_out: Collection[Key] = frozenset(),
 ) -> tuple[FoundServer, ...]:
     """Return the servers in the answer to `servers_query`, each with a name of its own, by name.
@@ -188,7 +188,7 @@ def replicas_query(more: str) -> str:
     return f"count({selector(RUNNING, NOT_A_ROUTER, written, more)})"
 
 
-def groups_fault(series: Sequence[Series], group_by: Sequence[str]) -> str:
+def groups_fault(series: Sequence[TimeSeries], group_by: Sequence[str]) -> str:
     """Return that no server has one of the labels that name the groups, in one line; "" if that is not so."""
     for name in group_by:
         if series and not any(each_series.labels.get(name) for each_series in series):
@@ -196,7 +196,7 @@ def groups_fault(series: Sequence[Series], group_by: Sequence[str]) -> str:
     return ""
 
 
-def found_routers(series: Iterable[Series]) -> dict[Key, tuple[str, ...]]:
+def found_routers(series: Iterable[TimeSeries]) -> dict[Key, tuple[str, ...]]:
     """Return the URLs of the servers behind each router, from the answer to `routers_query`."""
     result: dict[Key, dict[str, None]] = {}
     for each_series in series:
@@ -365,7 +365,7 @@ def past_query(more: str, group_by: Sequence[str], keys: Iterable[Key]) -> str:
     return servers_query(f"{only},{more}" if more else only, group_by, past_s=_PAST_S)
 
 
-def target_keys(series: Iterable[Series]) -> set[Key]:
+def target_keys(series: Iterable[TimeSeries]) -> set[Key]:
     """Return the keys of the targets that series belong to."""
     return {key_of(each_series.labels).target for each_series in series}
 

@@ -25,7 +25,7 @@ from sparktop.model.node import (
     NodeSample,
 )
 from sparktop.model.text import clean, free_name
-from sparktop.sources.prometheus.client import Labels, PrometheusClient, Series, any_of, selector
+from sparktop.sources.prometheus.client import Labels, PrometheusClient, TimeSeries, any_of, selector
 from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, Key, key_of
 from sparktop.stopping import gather_or_cancel
 
@@ -171,7 +171,7 @@ def names_of(kinds: frozenset[str], *fields: str) -> list[str]:
 
 
 PLACE_LABELS = (*KEY_LABELS, "Hostname")
-"""The labels of a `Place`: one dcgm-exporter may be scraped as several hosts'."""
+"""The labels of a `Origin`: one dcgm-exporter may be scraped as several hosts'."""
 _HOST_NAMES = ("hostname", "nodename", "Hostname")
 """Labels with a host name, by preference."""
 _FACTS = ("product", "os", "cpu", "driver", "modelName", "name", "DCGM_FI_DRIVER_VERSION", "driver_version")
@@ -186,14 +186,14 @@ _PLAIN = re.compile(r"([\w.-]+)(?::\d*)?", re.ASCII)
 """Host and port without a scheme, user or brackets."""
 _LONGEST = 48
 """Most characters of a name."""
-Place = tuple[Key, str]
+Origin = tuple[Key, str]
 """A target, and the host that a dcgm-exporter reports for it; "" for other exporters."""
 
 
 class Exporter(Struct, frozen=True):
     """An exporter of a machine."""
 
-    place: Place
+    place: Origin
     kind: str
     host: str
     """The host name that it reports, in small letters; "" where it reports none."""
@@ -245,7 +245,7 @@ def machines_query(more: str) -> str:
     return f"count by ({labels}) ({selector(MARKS, more)})"
 
 
-def place_of(labels: Labels) -> Place:
+def place_of(labels: Labels) -> Origin:
     """Return the place that a series of an exporter belongs to."""
     return key_of(labels), labels.get("Hostname", "")
 
@@ -262,9 +262,9 @@ def host_of(address: str) -> str:
     return (host or "").rstrip(".")
 
 
-def found_exporters(series: Iterable[Series]) -> tuple[Exporter, ...]:
+def found_exporters(series: Iterable[TimeSeries]) -> tuple[Exporter, ...]:
     """Return the exporters in the answer to `machines_query`, each once."""
-    result: dict[tuple[Place, str], Exporter] = {}
+    result: dict[tuple[Origin, str], Exporter] = {}
     for found in series:
         labels, kind = found.labels, MARKS.get(found.labels.get("__name__", ""))
         if kind is None:
@@ -480,7 +480,7 @@ class Gathered(Struct):
         return self.indices.get(index, index)
 
 
-Known = Mapping[tuple[Place, str], Gathered]
+Known = Mapping[tuple[Origin, str], Gathered]
 """What is known of each exporter, by place and kind; times of aggregates are of the kind `_TIMES`."""
 _TIMES = "times"
 
@@ -537,7 +537,7 @@ async def _gather(client: PrometheusClient, queries: Mapping[str, str]) -> Known
     Raises:
         AnswerError: a query failed.
     """
-    result: dict[tuple[Place, str], Gathered] = defaultdict(Gathered)
+    result: dict[tuple[Origin, str], Gathered] = defaultdict(Gathered)
 
     await gather_or_cancel(
         *(client.query(promql, partial(_add_series, result, name)) for name, promql in queries.items())
@@ -545,7 +545,7 @@ async def _gather(client: PrometheusClient, queries: Mapping[str, str]) -> Known
     return result
 
 
-def _add_series(by_exporter: dict[tuple[Place, str], Gathered], query_name: str, series: Series) -> None:
+def _add_series(by_exporter: dict[tuple[Origin, str], Gathered], query_name: str, series: TimeSeries) -> None:
     """Add a series of the answer to the query `query_name`."""
     value, labels = series.value, series.labels
     if value is None:

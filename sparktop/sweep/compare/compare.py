@@ -33,7 +33,7 @@ from sparktop.sweep.compare.ratio import (
     proofs,
     ratio_of,
 )
-from sparktop.sweep.compare.series import Series, align_rows, length_notes
+from sparktop.sweep.compare.series import LevelSeries, align_rows, length_notes
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityComparison,
@@ -50,7 +50,7 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS, WARNINGS, Metric
 
 
-def independent_engines(series: Sequence[Series]) -> Iterator[IndependentEngines]:
+def independent_engines(series: Sequence[LevelSeries]) -> Iterator[IndependentEngines]:
     """Compare the token rate of each router among `series` with the highest rate that its engines allow.
 
     N engines that share c concurrent requests evenly achieve N times the rate of a single engine at c / N. A
@@ -108,7 +108,7 @@ def _beyond_sentences(engines: IndependentEngines) -> Iterator[str]:
         yield f"{name} exceeds {best} at {where}: by these figures no router over them reaches it there"
 
 
-def _series_of_engines(routed: Series, series: Sequence[Series]) -> list[Series]:
+def _series_of_engines(routed: LevelSeries, series: Sequence[LevelSeries]) -> list[LevelSeries]:
     """Return one series for each engine behind the router `routed`, measured without the router.
 
     For an engine that was not measured alone, use the series of another engine of the router, or else that of
@@ -130,7 +130,7 @@ def _series_of_engines(routed: Series, series: Sequence[Series]) -> list[Series]
 
 
 def _engines_levels(
-    routed: Series, alone: Sequence[Series], series: Sequence[Series], metric: str
+    routed: LevelSeries, alone: Sequence[LevelSeries], series: Sequence[LevelSeries], metric: str
 ) -> Iterator[EnginesLevel]:
     """Yield a router's levels for which its engines give a bound, each with what exceeds it."""
     count = len(alone)
@@ -140,7 +140,7 @@ def _engines_levels(
         if a_series not in alone and a_series is not routed and len(a_series.engines) <= 1
     ]
 
-    def exceeds(a_series: Series, load: Level, bound: Value) -> bool:
+    def exceeds(a_series: LevelSeries, load: Level, bound: Value) -> bool:
         beside = a_series.at(load)
         return (
             beside is not None
@@ -213,7 +213,7 @@ _Vs = Literal["runner-up", "baseline"]
 
 
 def compare(
-    series: Sequence[Series],
+    series: Sequence[LevelSeries],
     *,
     baseline: str | None = None,
     same: tuple[str, str] | None = None,
@@ -248,7 +248,7 @@ def compare(
     )
 
 
-def comparison_of(stored: ComparisonResult | None, series: Sequence[Series]) -> ComparisonResult:
+def comparison_of(stored: ComparisonResult | None, series: Sequence[LevelSeries]) -> ComparisonResult:
     """Return a sweep's stored comparison.
 
     Compute it from `series` if none is stored, or if an older version stored it, which tested each row alone
@@ -496,7 +496,7 @@ def _noise_floor_percent(levels: _Levels, metric: str, pair: tuple[str, str] | N
     return max(changes_percent, default=NOISE_FLOOR_PERCENT)
 
 
-def _same_address(series: Sequence[Series]) -> tuple[str, str] | None:
+def _same_address(series: Sequence[LevelSeries]) -> tuple[str, str] | None:
     """Return the names of two targets of one sweep with the same address and model, or None."""
     names: dict[tuple[str, str, str | None], str] = {}
     for a_series in series:
@@ -517,7 +517,7 @@ CLOCK_SHIFT_PERCENT = 3.0
 """Clock difference between compared levels beyond which the machine was not in the same state."""
 
 
-def definitions_of(series: Sequence[Series], metrics: Collection[str]) -> dict[str, dict[str, str]]:
+def definitions_of(series: Sequence[LevelSeries], metrics: Collection[str]) -> dict[str, dict[str, str]]:
     """Return the definition of each metric in each series: by metric, then by name of the series.
 
     The result has only the metrics in `metrics` that at least one series defines differently from sparktop.
@@ -542,7 +542,7 @@ def names_by_definition(definitions: Mapping[str, Mapping[str, str]]) -> Iterato
 
 
 def notes_of(
-    series: Sequence[Series],
+    series: Sequence[LevelSeries],
     rows: Sequence[ComparisonRow],
     pair: tuple[str, str] | None,
 ) -> Iterator[str]:
@@ -580,7 +580,9 @@ def notes_of(
     yield from _notes_by_source(series)
 
 
-def _unlike_values(what: str, series: Iterable[Series], of: Callable[[Series], str | None]) -> Iterator[str]:
+def _unlike_values(
+    what: str, series: Iterable[LevelSeries], of: Callable[[LevelSeries], str | None]
+) -> Iterator[str]:
     """Yield a note if series differ in `what`, the value that `of` returns; None is no value."""
     by_value: dict[str, list[str]] = {}
     for a_series in series:
@@ -592,7 +594,7 @@ def _unlike_values(what: str, series: Iterable[Series], of: Callable[[Series], s
         yield f"not alike: {what}: {'; '.join(parts)}"
 
 
-def length_words(series: Series) -> str | None:
+def length_words(series: LevelSeries) -> str | None:
     """Return the tokens of prompt and answer of a series, "128 / 64"; None if its levels differ in them."""
     lengths = {(level.load.pp, level.load.tg) for level in series.levels}
     if len(lengths) != 1 or lengths == {(None, None)}:
@@ -600,7 +602,7 @@ def length_words(series: Series) -> str | None:
     return " / ".join("?" if count is None else str(count) for count in lengths.pop())
 
 
-def _clock_shifts(series: Sequence[Series]) -> Iterator[str]:
+def _clock_shifts(series: Sequence[LevelSeries]) -> Iterator[str]:
     clocks: dict[tuple[LoadPoint, str], list[float]] = {}
     for level in (level for a_series in series for level in a_series.levels):
         for node, clock in level.sm_clock_mhz.items():
@@ -611,7 +613,7 @@ def _clock_shifts(series: Sequence[Series]) -> Iterator[str]:
             yield f"clock_shift: {point.short}: SM clock of {node} {low:.0f} to {high:.0f} MHz"
 
 
-def _refusal_notes(series: Sequence[Series]) -> Iterator[str]:
+def _refusal_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
     for a_series in series:
         lengths: dict[str, list[str]] = {}
         for load, words in a_series.refused.items():
@@ -621,7 +623,7 @@ def _refusal_notes(series: Sequence[Series]) -> Iterator[str]:
             yield f"{a_series.name}: ❌ {', '.join(dict.fromkeys(refused))}: {words}"
 
 
-def _warning_notes(series: Sequence[Series]) -> Iterator[str]:
+def _warning_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
     """Yield a note for each series with the warnings of its levels."""
     for a_series in series:
         places: dict[str, list[str]] = {}
@@ -640,8 +642,8 @@ def _warning_notes(series: Sequence[Series]) -> Iterator[str]:
             yield f"{a_series.name}: warnings: {'; '.join(doubts)}"
 
 
-def _notes_by_source(series: Sequence[Series]) -> Iterator[str]:
-    by_note: dict[str, list[Series]] = {}
+def _notes_by_source(series: Sequence[LevelSeries]) -> Iterator[str]:
+    by_note: dict[str, list[LevelSeries]] = {}
     for a_series in series:
         for note in a_series.notes:
             by_note.setdefault(note, []).append(a_series)
@@ -667,7 +669,7 @@ def without_winners(comparison: ComparisonResult) -> ComparisonResult:
     return comparison.model_copy(update={"rows": rows, "crossovers": (), "notes": notes})
 
 
-def compared_series(series: Sequence[Series]) -> CapacityComparison | None:
+def compared_series(series: Sequence[LevelSeries]) -> CapacityComparison | None:
     """Return the comparison of the searches behind `series`; None if fewer than two were searches."""
     searched = {a_series.name: a_series.search for a_series in series if a_series.search is not None}
     searches = [search for search, _ in searched.values()]

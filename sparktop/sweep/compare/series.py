@@ -55,7 +55,7 @@ class SeriesLevel(Struct, frozen=True):
     """Mean GPU clock in MHz by machine."""
 
 
-class Series(Struct, frozen=True):
+class LevelSeries(Struct, frozen=True):
     """The levels of one target as measured by one tool."""
 
     name: str
@@ -108,7 +108,7 @@ class Series(Struct, frozen=True):
         return {name for level in self.levels for name in level.figures}
 
 
-def series_of(result: SweepResult, source: str = "this sweep") -> list[Series]:
+def series_of(result: SweepResult, source: str = "this sweep") -> list[LevelSeries]:
     """Return a series for each target of a sweep, except targets without a measured level.
 
     `source` is the name of the sweep in notes.
@@ -120,7 +120,7 @@ def series_of(result: SweepResult, source: str = "this sweep") -> list[Series]:
     ]
 
 
-def merge_series(series: Iterable[Series], name: str) -> Series:
+def merge_series(series: Iterable[LevelSeries], name: str) -> LevelSeries:
     """Merge several series of the same target into one, called `name`; levels of equal load are merged.
 
     This is for tools that write one file per run or per level. A value without known runs counts as one run.
@@ -151,7 +151,7 @@ def merged_levels(levels: Iterable[SeriesLevel]) -> tuple[SeriesLevel, ...]:
     return tuple(by_load.values())
 
 
-def _series_of_target(result: SweepResult, target: TargetResult, source: str) -> Series:
+def _series_of_target(result: SweepResult, target: TargetResult, source: str) -> LevelSeries:
     """Return the series of a target of a sweep."""
     plan, search = result.plan, result.capacity
     answer = None if search is None else search.answers.get(target.name)
@@ -160,7 +160,7 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
     # Names alone may be equal where values differ.
     added += [] if plan.request_digest is None else [f"SHA {plan.request_digest}"]
     servers = {name for level in target.levels for name in level.known_servers}
-    return Series(
+    return LevelSeries(
         name=target.name,
         levels=tuple(_series_level(level, plan) for level in target.in_order() if level.error is None),
         source=source,
@@ -232,7 +232,7 @@ _Aligned = list[dict[Level, SeriesLevel]]
 """For each series its levels by the load of their row."""
 
 
-def align_rows(series: Sequence[Series]) -> _Aligned:
+def align_rows(series: Sequence[LevelSeries]) -> _Aligned:
     """Return one mapping per series, in order: from each table row to the level of the series in that row.
 
     A row is identified by a load; levels whose loads are similar share a row. Series with other prompts than
@@ -248,7 +248,7 @@ def align_rows(series: Sequence[Series]) -> _Aligned:
     ]
 
 
-def length_notes(series: Sequence[Series]) -> Iterator[str]:
+def length_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
     """Yield up to two notes for the user on table rows whose levels differ in prompt length."""
     if not _need_lengths(series):
         return
@@ -298,19 +298,19 @@ def has_like_lengths(load: Level, other: Level) -> bool:
     )
 
 
-def are_comparable(series: Series, other: Series) -> bool:
+def are_comparable(series: LevelSeries, other: LevelSeries) -> bool:
     """Return whether two series have levels of similar lengths, so that a difference says something."""
     return any(has_like_lengths(mine.load, theirs.load) for mine in series.levels for theirs in other.levels)
 
 
-def other_load_words(series: Series) -> str:
+def other_load_words(series: LevelSeries) -> str:
     """Return why a series is not compared: "left out: other load, 1,024 tokens in, 128 out"."""
     lengths = dict.fromkeys((level.load.pp, level.load.tg) for level in series.levels)
     texts = [["?" if count is None else f"{count:,}" for count in pair] for pair in lengths]
     return f"left out: other load, {names_in_words([f'{pp} tokens in, {tg} out' for pp, tg in texts])}"
 
 
-def _need_lengths(series: Sequence[Series]) -> bool:
+def _need_lengths(series: Sequence[LevelSeries]) -> bool:
     return any(a_series.has_lengths for a_series in series)
 
 
@@ -397,16 +397,16 @@ def load_reference(name: str) -> Reference:
     return msgspec.convert(read_value(FOLDER / f"{word}.json"), Reference, str_keys=True)
 
 
-def published_series(reference: Reference) -> tuple[Series, ...]:
+def published_series(reference: Reference) -> tuple[LevelSeries, ...]:
     """Return the series of a published table, one for each target."""
     return tuple(_table_series(reference, target) for target in reference.targets)
 
 
-def _table_series(reference: Reference, target: TableTarget) -> Series:
+def _table_series(reference: Reference, target: TableTarget) -> LevelSeries:
     """Return the series of a target of a published table."""
     shapes = {"burst": LoadMode.BURST, "closed loop": LoadMode.STEADY}
     names = {name for level in target.levels for name in level.figures}
-    return Series(
+    return LevelSeries(
         name=target.name,
         levels=tuple(
             SeriesLevel(

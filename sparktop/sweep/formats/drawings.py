@@ -27,7 +27,7 @@ from sparktop.report.document.drawing import (
     label_width,
     series_class,
 )
-from sparktop.sweep.compare.series import Series, SeriesLevel
+from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
 from sparktop.sweep.terms.definitions import METRICS, Metric
 from sparktop.sweep.view.curves import by_depth, by_text, curve_plots
 
@@ -40,7 +40,7 @@ _CAP = 3.5
 """Half the width of the ends of an interval."""
 
 
-def by_load(series: Sequence[Series]) -> tuple[list[Series], str]:
+def by_load(series: Sequence[LevelSeries]) -> tuple[list[LevelSeries], str]:
     """Return (series with one level for each value of the horizontal axis, title of this axis).
 
     The axis is the concurrency, or the prompt length if only one concurrency was measured. If both vary, a
@@ -67,7 +67,7 @@ def axis_title(kinds: Iterable[LoadKind]) -> str:
     return next(iter(kinds), LoadKind.CONCURRENCY).amount
 
 
-def _over_depths(series: Series) -> Iterator[Series]:
+def _over_depths(series: LevelSeries) -> Iterator[LevelSeries]:
     """Yield a series for each point and prompt length, whose levels lie at the tokens before the answer."""
     groups: dict[tuple[LoadPoint, int | None, int | None], list[SeriesLevel]] = {}
     for level in series.levels:
@@ -84,7 +84,7 @@ def _moved_to(level: SeriesLevel, tokens: int) -> SeriesLevel:
     return replace(level, load=Level("", concurrency_point(tokens), level.load.pp, level.load.tg))
 
 
-def _by_length(series: Series) -> Iterator[Series]:
+def _by_length(series: LevelSeries) -> Iterator[LevelSeries]:
     """Yield the series itself or, if it has several prompt lengths, one series for each of these."""
     if not series.has_lengths:
         yield series
@@ -95,7 +95,7 @@ def _by_length(series: Series) -> Iterator[Series]:
 
 
 def curve_drawings(
-    series: Sequence[Series], beside: Sequence[Series], plots: Sequence[CurvePlot]
+    series: Sequence[LevelSeries], beside: Sequence[LevelSeries], plots: Sequence[CurvePlot]
 ) -> Iterator[Drawing]:
     """Yield a plot for each main metric of `series`.
 
@@ -210,7 +210,7 @@ _STEPS = 4
 """Number of intervals between the ticks of the vertical axis."""
 
 
-def plots(series: Sequence[Series], width: int = PLOT_CELLS) -> str:
+def plots(series: Sequence[LevelSeries], width: int = PLOT_CELLS) -> str:
     """Return plots as text, one for each metric of `PLOTTED` with values at two or more points of the axis.
 
     `width` is that of a plot in terminal cells. The axis of concurrency is logarithmic. Return "" if no
@@ -223,7 +223,7 @@ def plots(series: Sequence[Series], width: int = PLOT_CELLS) -> str:
     return "\n".join(text for text in drawn if text)
 
 
-def plot(series: Sequence[Series], name: str, width: int) -> str:
+def plot(series: Sequence[LevelSeries], name: str, width: int) -> str:
     """Return a plot of the metric `name` as text; "" if it has values at fewer than two points."""
     curves = [(a_series.name, _means_by_point(a_series, name)) for a_series in by_depth(series)]
     curves = [(label, points) for label, points in curves if points]
@@ -271,7 +271,7 @@ def _legend_lines(legend: Sequence[str], width: int) -> list[str]:
     return lines
 
 
-def _means_by_point(series: Series, metric: str) -> dict[LoadPoint, float]:
+def _means_by_point(series: LevelSeries, metric: str) -> dict[LoadPoint, float]:
     """Return {point on the axis: mean of a metric}, in ascending order.
 
     If several levels have the same point, the first of them is used.

@@ -14,7 +14,7 @@ from sparktop.model.load import LoadKind
 from sparktop.model.sweep import MarkKind
 from sparktop.model.text import clean, spreadsheet_text
 from sparktop.model.yardsticks import YARDSTICK_KEYS
-from sparktop.sweep.compare.series import Series
+from sparktop.sweep.compare.series import LevelSeries
 from sparktop.sweep.result.level import run_shares
 from sparktop.sweep.result.results import (
     ContextPart,
@@ -46,7 +46,7 @@ def to_csv(result: SweepResult) -> str:
 _NAMES = ("target", "source", "tool", "model", "load", "value", "concurrency", "pp", "tg", "depth", "runs")
 
 
-def series_to_csv(series: Sequence[Series]) -> str:
+def series_to_csv(series: Sequence[LevelSeries]) -> str:
     """Return series of other tools' results and of published tables as CSV: one row per level."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")

@@ -21,7 +21,7 @@ from sparktop.sweep.compare.compare import compare, comparison_of, engines_sente
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate
 from sparktop.sweep.compare.series import (
     PREFIX,
-    Series,
+    LevelSeries,
     are_comparable,
     has_like_lengths,
     load_reference,
@@ -92,7 +92,7 @@ _FIGURES = {
 """What the figures of most posts are, for readers who know other tools' windows."""
 
 
-def render(result: SweepResult, beside: Sequence[Series] = (), commands: Sequence[str] = ()) -> str:
+def render(result: SweepResult, beside: Sequence[LevelSeries] = (), commands: Sequence[str] = ()) -> str:
     """Return a sweep's result as a post of at most `MOST_LINES` lines, without server addresses.
 
     `beside` are published series: a column has what a target has more or less than the series of its name.
@@ -328,7 +328,7 @@ the target, of a single one by that of the series."""
 
 
 def _published_cells(
-    result: SweepResult, beside: Sequence[Series], metrics: Sequence[Metric]
+    result: SweepResult, beside: Sequence[LevelSeries], metrics: Sequence[Metric]
 ) -> tuple[_Changes, list[str]]:
     """Return (cells of the columns with published values, items on published series that have none).
 
@@ -385,7 +385,7 @@ def _against_published(changes: _Changes, metrics: Sequence[Metric]) -> Iterator
         yield f"Against published values: {'; '.join(targets)}"
 
 
-def _published_items(beside: Sequence[Series], changes: _Changes) -> Iterator[str]:
+def _published_items(beside: Sequence[LevelSeries], changes: _Changes) -> Iterator[str]:
     """Yield an item on what is compared with: where it was published, how it was measured, what is unlike."""
     if not changes:
         return
@@ -419,7 +419,7 @@ def _is_row(load: Level, other: Level) -> bool:
 
 def _matrix_tables(
     result: SweepResult,
-    series: Sequence[Series],
+    series: Sequence[LevelSeries],
     metrics: Sequence[Metric],
     changes: _Changes,
     letters: Mapping[str, str],

@@ -35,7 +35,7 @@ from sparktop.sweep.compare.compare import (
     without_winners,
 )
 from sparktop.sweep.compare.series import (
-    Series,
+    LevelSeries,
     SeriesLevel,
     align_rows,
     are_comparable,
@@ -96,7 +96,7 @@ Facts = Mapping[str, Mapping[str, object]]
 
 
 def comparison_json(
-    comparison: ComparisonResult, series: Sequence[Series] = (), facts: Facts | None = None
+    comparison: ComparisonResult, series: Sequence[LevelSeries] = (), facts: Facts | None = None
 ) -> str:
     """Return a comparison as JSON text, in the format of the key "comparison" of a result file.
 
@@ -109,13 +109,13 @@ def comparison_json(
     return json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def comparison_markdown(comparison: ComparisonResult, series: Sequence[Series]) -> str:
+def comparison_markdown(comparison: ComparisonResult, series: Sequence[LevelSeries]) -> str:
     """Return a comparison, or a report on a single series, as Markdown."""
     title = COMPARISON_TITLE if len(series) > 1 else "sparktop report"
     return to_markdown(title, comparison_sections(comparison, series))
 
 
-def comparison_sections(comparison: ComparisonResult, series: Sequence[Series]) -> list[Section]:
+def comparison_sections(comparison: ComparisonResult, series: Sequence[LevelSeries]) -> list[Section]:
     """Return a comparison as sections of a report: one table per metric, crossovers, notes and definitions.
 
     If a metric of a series cannot be compared at every level of the series, the report also has a table of
@@ -165,7 +165,7 @@ def comparison_sections(comparison: ComparisonResult, series: Sequence[Series]) 
 
 
 def _lone_metrics(
-    series: Series, levels: Mapping[Level, SeriesLevel], comparison: ComparisonResult
+    series: LevelSeries, levels: Mapping[Level, SeriesLevel], comparison: ComparisonResult
 ) -> list[str]:
     """Return the metrics of a series that have a value at a level where the comparison lacks it."""
     compared = {(row.metric, level_of(row)) for row in comparison.rows if series.name in row.values}
@@ -218,7 +218,7 @@ def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
         )
 
 
-def _versus_tables(comparison: ComparisonResult, series: Sequence[Series]) -> Iterator[Section]:
+def _versus_tables(comparison: ComparisonResult, series: Sequence[LevelSeries]) -> Iterator[Section]:
     """Yield a table for each metric: the baseline beside all others, else ours beside published series."""
     ours = [a_series.name for a_series in series if not a_series.published]
     ours = ours if comparison.baseline is None else [comparison.baseline]
@@ -227,7 +227,7 @@ def _versus_tables(comparison: ComparisonResult, series: Sequence[Series]) -> It
     yield from (Section(table=grid) for grid in grids if grid.rows)
 
 
-def beside_sections(series: Sequence[Series], others: Sequence[Series]) -> Iterator[Section]:
+def beside_sections(series: Sequence[LevelSeries], others: Sequence[LevelSeries]) -> Iterator[Section]:
     """Yield tables that compare a sweep's targets with other series, then the definitions that differ."""
     if not others:
         return
@@ -251,7 +251,7 @@ def beside_sections(series: Sequence[Series], others: Sequence[Series]) -> Itera
         yield Section("Defined differently", items=tuple(_definitions_by_source(comparison.definitions)))
 
 
-def _series_json(series: Series) -> dict[str, Any]:
+def _series_json(series: LevelSeries) -> dict[str, Any]:
     """Return a series as a JSON object."""
     return {
         "name": series.name,
@@ -294,7 +294,7 @@ def _load_json(load: Level) -> dict[str, Any]:
     }
 
 
-def _source_lines(series: Sequence[Series]) -> Iterator[str]:
+def _source_lines(series: Sequence[LevelSeries]) -> Iterator[str]:
     by_source: dict[tuple[str, ...], list[str]] = {}
     for a_series in series:
         parts = (
@@ -310,7 +310,7 @@ def _source_lines(series: Sequence[Series]) -> Iterator[str]:
         yield f"{target_names}: {' · '.join(code(part) for part in about if part)}"
 
 
-def _comparison_definitions(metrics: Sequence[str], series: Sequence[Series]) -> Iterator[Section]:
+def _comparison_definitions(metrics: Sequence[str], series: Sequence[LevelSeries]) -> Iterator[Section]:
     """Yield the section with the definitions of `metrics`, if there are any: sparktop's, then others."""
     if metrics:
         others = definitions_of(series, metrics)
@@ -340,7 +340,9 @@ _DEPTH = (
 _LENGTHS = "; in, out: tokens of each prompt and of each answer"
 
 
-def sweep_markdown(result: SweepResult, beside: Sequence[Series] = (), more: Sequence[Section] = ()) -> str:
+def sweep_markdown(
+    result: SweepResult, beside: Sequence[LevelSeries] = (), more: Sequence[Section] = ()
+) -> str:
     """Return a sweep's result as Markdown, without server addresses.
 
     `beside` adds a comparison with other series; the sections `more` are placed before the definitions.
@@ -351,7 +353,7 @@ def sweep_markdown(result: SweepResult, beside: Sequence[Series] = (), more: Seq
 
 def sections(
     result: SweepResult,
-    beside: Sequence[Series] = (),
+    beside: Sequence[LevelSeries] = (),
     plots: Sequence[str] = (),
     more: Sequence[Section] = (),
 ) -> list[Section]:
@@ -399,7 +401,7 @@ def sections(
     ]
 
 
-def _sweep_definitions(result: SweepResult, series: Sequence[Series], grids: Sequence[Grid]) -> Section:
+def _sweep_definitions(result: SweepResult, series: Sequence[LevelSeries], grids: Sequence[Grid]) -> Section:
     """Return a section with the definitions of all metrics and terms that occur in the tables."""
     targets = [target for target in result.targets if target.levels]
     shown = set().union(*(table.metrics(targets) for table in TABLES))

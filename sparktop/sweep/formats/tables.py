@@ -34,7 +34,7 @@ from sparktop.model.yardsticks import LIMIT, PUBLISHED, YARDSTICK_KEYS, YARDSTIC
 from sparktop.report.document.document import Cell, Grid, Untrusted
 from sparktop.report.markdown import code
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Series, are_same_row
+from sparktop.sweep.compare.series import LevelSeries, are_same_row
 from sparktop.sweep.plan.plan import TargetKind
 from sparktop.sweep.result.level import run_shares
 from sparktop.sweep.result.results import (
@@ -75,7 +75,7 @@ def points_head(points: Iterable[LoadPoint]) -> str:
     return kinds.pop().value.capitalize() if len(kinds) == 1 else "Load"
 
 
-def by_concurrency(series: Series, metrics: Sequence[str], title: str) -> Grid:
+def by_concurrency(series: LevelSeries, metrics: Sequence[str], title: str) -> Grid:
     """Return a table of one series: a row per level or refused load, a column per metric with values."""
     shown_metrics = [METRICS[name] for name in metrics if name in series.metrics()]
     rows: list[tuple[Level, tuple[Cell, ...]]] = []
@@ -96,7 +96,7 @@ EVEN_SIGN = "≈"
 
 
 def winners(
-    comparison: ComparisonResult, metric: str, series: Sequence[Series], *, signs: bool = False
+    comparison: ComparisonResult, metric: str, series: Sequence[LevelSeries], *, signs: bool = False
 ) -> Grid:
     """Return a table that compares series in one metric: point | each series | Winner (percent).
 
@@ -147,7 +147,7 @@ def winners(
     return Grid(title, heads, _in_order_of_load(body), frozenset({0, len(heads) - 1}))
 
 
-def row_loads(comparison: ComparisonResult, metric: str, series: Sequence[Series]) -> list[Level]:
+def row_loads(comparison: ComparisonResult, metric: str, series: Sequence[LevelSeries]) -> list[Level]:
     """Return the loads of the rows of `winners`: those compared, then those that a target refused."""
     loads = [level_of(row) for row in comparison.rows if row.metric == metric]
     names = {name for row in comparison.rows if row.metric == metric for name in row.values}
@@ -238,7 +238,7 @@ def _difference_text(row: ComparisonRow, ours: str, theirs: str) -> str:
 REFUSED_SIGN = "❌"
 
 
-def _refused_row(load: Level, metric: str, columns: Sequence[Series]) -> tuple[Cell, ...]:
+def _refused_row(load: Level, metric: str, columns: Sequence[LevelSeries]) -> tuple[Cell, ...]:
     """Return the table row of a load that cannot be compared, because too few targets accepted it."""
     figures = [
         next((level.figures.get(metric) for level in column.levels if are_same_row(load, level.load)), None)
@@ -253,7 +253,7 @@ def _refused_row(load: Level, metric: str, columns: Sequence[Series]) -> tuple[C
     return (load_words(load), *cells, only)
 
 
-def _is_refused(series: Series, load: Level) -> bool:
+def _is_refused(series: LevelSeries, load: Level) -> bool:
     return any(are_same_row(load, refused) for refused in series.refused)
 
 

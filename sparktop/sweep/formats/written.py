@@ -26,7 +26,7 @@ from sparktop.report.document.drawing import Drawing, sheet
 from sparktop.report.markdown import code
 from sparktop.report.privacy import BACKEND, ROUTER, Privacy
 from sparktop.sweep.compare.compare import compare, compared_targets
-from sparktop.sweep.compare.series import Series, series_of
+from sparktop.sweep.compare.series import LevelSeries, series_of
 from sparktop.sweep.formats import exports, post, report
 from sparktop.sweep.formats.drawings import curve_drawings
 from sparktop.sweep.plan.capacity import DEFAULT_S
@@ -269,7 +269,7 @@ class SweepPrivacy(Privacy):
         self.know(*_names_of(result))
         return SweepResult.model_validate(self._tree(result.to_json(), "", by_name=False))
 
-    def of_series(self, series: Sequence[Series]) -> list[Series]:
+    def of_series(self, series: Sequence[LevelSeries]) -> list[LevelSeries]:
         """Return copies of series that have only what the report may show; published tables stay as is."""
         measured = [a_series for a_series in series if not a_series.published]
         self.know([(a_series.name, BACKEND) for a_series in measured], [])
@@ -277,7 +277,7 @@ class SweepPrivacy(Privacy):
         files = {source: f"file-{number}" for number, source in enumerate(sources, 1)}
         return [a_series if a_series.published else self._series(a_series, files) for a_series in series]
 
-    def _series(self, a_series: Series, files: Mapping[str, str]) -> Series:
+    def _series(self, a_series: LevelSeries, files: Mapping[str, str]) -> LevelSeries:
         return replace(
             a_series,
             name=self.name(a_series.name),
@@ -347,7 +347,7 @@ def sweep_report(
     result: SweepResult,
     form: str,
     privacy: SweepPrivacy | None = None,
-    beside: Sequence[Series] = (),
+    beside: Sequence[LevelSeries] = (),
     made_of: Mapping[str, SweepResult] | None = None,
 ) -> str:
     """Return the report on a sweep in the format `form`.
@@ -401,7 +401,7 @@ def _last_sections(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
 
 
 def comparison_report(
-    comparison: ComparisonResult, series: Sequence[Series], form: str, facts: report.Facts | None = None
+    comparison: ComparisonResult, series: Sequence[LevelSeries], form: str, facts: report.Facts | None = None
 ) -> str:
     """Return the report on compared series, or on a single series, in the format `form`.
 
@@ -436,7 +436,7 @@ def _svg_sheet(drawings: Sequence[Drawing], title: str) -> str:
 
 
 def save_reports(
-    shown: SweepResult | Sequence[Series], beside: Sequence[Series], folder: Path, at: datetime
+    shown: SweepResult | Sequence[LevelSeries], beside: Sequence[LevelSeries], folder: Path, at: datetime
 ) -> list[Path]:
     """Write a sweep, or the series of another tool's file, to `folder` as HTML and as Markdown.
 

@@ -18,7 +18,7 @@ from sparktop.model.sweep import (
 )
 from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import Reference
-from sparktop.sweep.compare.series import Series, published_series, series_of
+from sparktop.sweep.compare.series import LevelSeries, published_series, series_of
 from sparktop.sweep.plan.slo import plain_words, stored_condition
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import FEW_RUNS, METRICS, TOO_SHORT
@@ -38,11 +38,11 @@ _MILD = frozenset({FEW_RUNS, TOO_SHORT})
 
 
 def curve_plots(
-    series: Sequence[Series],
+    series: Sequence[LevelSeries],
     references: Iterable[Reference] = (),
     limits: Sequence[LimitLine] = (),
     *,
-    beside: Sequence[Series] = (),
+    beside: Sequence[LevelSeries] = (),
 ) -> tuple[CurvePlot, ...]:
     """Return a plot for each metric of `CURVES` for which any of `series` has values.
 
@@ -85,7 +85,7 @@ def curve_plots(
     return tuple(plots)
 
 
-def by_depth(series: Iterable[Series], *, alone: bool = False) -> Iterator[Series]:
+def by_depth(series: Iterable[LevelSeries], *, alone: bool = False) -> Iterator[LevelSeries]:
     """Yield a series for each depth and kind of text of each of `series`, which never share a curve.
 
     `alone` is whether all are of one target, whose name then need not stand before a kind of text.
@@ -101,7 +101,7 @@ def by_depth(series: Iterable[Series], *, alone: bool = False) -> Iterator[Serie
             )
 
 
-def by_text(series: Series, *, alone: bool = False) -> Iterator[Series]:
+def by_text(series: LevelSeries, *, alone: bool = False) -> Iterator[LevelSeries]:
     """Yield a series for each kind of built-in text of `series`, `alone` as in `by_depth`; itself without."""
     for text in dict.fromkeys(level.load.point.text for level in series.levels):
         if text is None:
@@ -111,7 +111,7 @@ def by_text(series: Series, *, alone: bool = False) -> Iterator[Series]:
         yield replace(series, name=text if alone else f"{series.name} {text}", levels=levels)
 
 
-def _curve_line(series: Series, metric: str, place: int, own: int) -> CurveLine | None:
+def _curve_line(series: LevelSeries, metric: str, place: int, own: int) -> CurveLine | None:
     """Return the line at this place of all, of which the first `own` are targets; None without a value."""
     points: dict[LoadPoint, CurvePoint] = {}
     for level in sorted(series.levels, key=lambda level: level.load.pp or 0):

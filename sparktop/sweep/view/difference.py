@@ -18,7 +18,7 @@ from sparktop.model.sweep import (
     level_name,
 )
 from sparktop.sweep.compare.compare import UNLIKE_LENGTHS, compare
-from sparktop.sweep.compare.series import Series, align_rows, has_like_lengths
+from sparktop.sweep.compare.series import LevelSeries, align_rows, has_like_lengths
 from sparktop.sweep.result.results import Change, ComparisonResult, level_of
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.capacity import compared_words
@@ -31,7 +31,9 @@ COMPARED = (
 _DECIDING = ("sustained_tps", "decode_tps", "ttft_due_ms", "e2e_due_ms")
 
 
-def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tuple[Series, Series]]:
+def series_pairs(
+    before: Sequence[LevelSeries], after: Sequence[LevelSeries]
+) -> list[tuple[LevelSeries, LevelSeries]]:
     """Return the pairs (series of `before`, series of `after`) that are worth comparing.
 
     Each series belongs to a target. Pairs of targets with equal names come first. Then every remaining
@@ -46,7 +48,9 @@ def series_pairs(before: Sequence[Series], after: Sequence[Series]) -> list[tupl
     ]
 
 
-def difference(before: Series, after: Series, *, labels: tuple[str, str] | None = None) -> Difference:
+def difference(
+    before: LevelSeries, after: LevelSeries, *, labels: tuple[str, str] | None = None
+) -> Difference:
     """Return the change from `before` to `after`: a row for each metric and level with a value in either one.
 
     `labels` replace the names of the two series. If both names are equal (the same target at two times),

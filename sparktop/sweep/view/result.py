@@ -28,7 +28,7 @@ from sparktop.model.sweep import (
 )
 from sparktop.model.yardsticks import Reference
 from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences, names_by_definition
-from sparktop.sweep.compare.series import Series, SeriesLevel, align_rows, series_of
+from sparktop.sweep.compare.series import LevelSeries, SeriesLevel, align_rows, series_of
 from sparktop.sweep.plan.plan import Order, runs_words
 from sparktop.sweep.result.results import ComparisonResult, ComparisonRow, PlanResult, SweepResult, level_of
 from sparktop.sweep.terms.definitions import METRICS, main_rate_of
@@ -45,7 +45,7 @@ from sparktop.sweep.view.words import headline, main_sentences, verdict
 _PAIR = 2
 
 
-def topologies(compared: ComparisonResult, series: Sequence[Series]) -> Topologies:
+def topologies(compared: ComparisonResult, series: Sequence[LevelSeries]) -> Topologies:
     """Convert a comparison of `series` to the values that the screen shows, with one column per series."""
     metrics = tuple(
         _compared_metric(name, list(rows), compared, series)
@@ -75,7 +75,7 @@ def topologies(compared: ComparisonResult, series: Sequence[Series]) -> Topologi
 
 
 def _compared_metric(
-    name: str, rows: Sequence[ComparisonRow], compared: ComparisonResult, series: Sequence[Series]
+    name: str, rows: Sequence[ComparisonRow], compared: ComparisonResult, series: Sequence[LevelSeries]
 ) -> ComparedMetric:
     metric, aligned = METRICS[name], align_rows(series)
     references = {row.winner_vs for row in rows}  # what percentages refer to: by default the runner-up
@@ -258,7 +258,7 @@ class StoredSource:
         view: SweepView,
         plots: Callable[[Sequence[Reference]], tuple[CurvePlot, ...]],
         evidence: Callable[[Level], LevelEvidence | None],
-        shown: SweepResult | Sequence[Series],
+        shown: SweepResult | Sequence[LevelSeries],
     ) -> None:
         """Show `view`; `plots` draws it beside published tables, `evidence` returns details of a level.
 
@@ -294,14 +294,14 @@ def stored_source(
     return StoredSource(view, partial(sweep_plots, result), partial(stored_evidence, result), result)
 
 
-_ImportedLevels = Mapping[Level, tuple[Series, SeriesLevel]]
+_ImportedLevels = Mapping[Level, tuple[LevelSeries, SeriesLevel]]
 """Levels of another tool's result by their keys, each with its series."""
 _FAILED = Mark("errors", "failed requests", "requests of this level failed, as its tool reported")
 _NO_TIMELINE = "of another tool's file figures are kept, no single requests"
 
 
 def imported_source(
-    series: Sequence[Series], title: str = "", started_at: datetime | None = None
+    series: Sequence[LevelSeries], title: str = "", started_at: datetime | None = None
 ) -> StoredSource:
     """Return the source of another tool's result, with one of `series` for each target.
 
@@ -309,7 +309,7 @@ def imported_source(
     table has one row per concurrency and prompt length. If the levels of such a row differ in output length,
     the first one is shown.
     """
-    levels: dict[Level, tuple[Series, SeriesLevel]] = {}
+    levels: dict[Level, tuple[LevelSeries, SeriesLevel]] = {}
     for a_series in series:
         for level in a_series.levels:
             key = replace(level.load, target=a_series.name, tg=None)
@@ -326,7 +326,7 @@ def imported_source(
 
 
 def _imported_view(
-    series: Sequence[Series], levels: _ImportedLevels, title: str, started_at: datetime | None
+    series: Sequence[LevelSeries], levels: _ImportedLevels, title: str, started_at: datetime | None
 ) -> SweepView:
     compared = compare(series) if len(series) >= _PAIR else None
     figures = {key: level.figures for key, (_, level) in levels.items()}
@@ -362,7 +362,7 @@ def _imported_view(
     )
 
 
-def _imported_facts(series: Series, level: SeriesLevel) -> Iterator[tuple[str, str]]:
+def _imported_facts(series: LevelSeries, level: SeriesLevel) -> Iterator[tuple[str, str]]:
     """Yield (name, text) of the figures of a level, each with the tool's definition, and of its load."""
     for name, metric in METRICS.items():
         if name in level.figures:
@@ -378,7 +378,7 @@ def _imported_facts(series: Series, level: SeriesLevel) -> Iterator[tuple[str, s
     yield "From", f"{series.source}, {series.tool}"
 
 
-def _imported_plan_words(series: Sequence[Series]) -> Iterator[str]:
+def _imported_plan_words(series: Sequence[LevelSeries]) -> Iterator[str]:
     """Yield the lengths of the levels, if they all have the same, and how requests follow one another."""
     loads = {(level.load.pp, level.load.tg) for a_series in series for level in a_series.levels}
     if len(loads) == 1 and loads != {(None, None)}:

@@ -52,9 +52,9 @@ _HAIR = 1e-6
 
 
 _T = TypeVar("_T")
-Reading = tuple[float, int]
+SlotSum = tuple[float, int]
 """Sum and number of the samples in a time slot."""
-_NO_READING: Reading = (0.0, 0)
+_NO_SAMPLES: SlotSum = (0.0, 0)
 
 
 class SlotColumn(Generic[_T]):
@@ -96,11 +96,11 @@ def _later_state(first: float | None, second: float | None) -> float | None:
     return first if second is None else second
 
 
-def _add_readings(first: Reading, second: Reading) -> Reading:
+def _add_sums(first: SlotSum, second: SlotSum) -> SlotSum:
     return first[0] + second[0], first[1] + second[1]
 
 
-def _means(readings: Sequence[Reading]) -> Slots:
+def _means(readings: Sequence[SlotSum]) -> Slots:
     return tuple(total / count if count else None for total, count in readings)
 
 
@@ -242,7 +242,7 @@ REPORT_DELAY_S = 0.15
 class _CopiedHistories(Struct, eq=False):
     """The curves of one backend or machine, copied from its time series in the monitor as these grow."""
 
-    columns: tuple[SlotColumn[Reading], ...]
+    columns: tuple[SlotColumn[SlotSum], ...]
     newest: float = -math.inf
     """Time of the newest point copied so far."""
 
@@ -260,7 +260,7 @@ class _CopiedHistories(Struct, eq=False):
         for column, history in zip(self.columns, histories, strict=True):
             times, values = history.arrays(since)
             for time, value in zip(times, values, strict=True):
-                column.add(grid.slot(time), _NO_READING if math.isnan(value) else (value, 1), hold)
+                column.add(grid.slot(time), _NO_SAMPLES if math.isnan(value) else (value, 1), hold)
         self.newest = last_at
 
 
@@ -299,8 +299,8 @@ class SweepCurves:
     def _states(self) -> SlotColumn[float | None]:
         return self.grid.column(None, _later_state)
 
-    def _readings(self) -> tuple[SlotColumn[Reading], ...]:
-        return tuple(self.grid.column(_NO_READING, _add_readings) for _ in range(3))
+    def _readings(self) -> tuple[SlotColumn[SlotSum], ...]:
+        return tuple(self.grid.column(_NO_SAMPLES, _add_sums) for _ in range(3))
 
     def take(self, event: LoadEvent, key: Level) -> None:
         """Update the curves that follow from the load events of the level `key`, warm-up included."""

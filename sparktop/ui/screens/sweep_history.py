@@ -19,7 +19,7 @@ from sparktop.model.text import clean
 from sparktop.panels.parts.text import Row
 from sparktop.panels.sweep.history import TOP, first_in_sight, history_screen, room_of
 from sparktop.panels.sweep.topology import difference_rows, difference_screen
-from sparktop.sweep.compare.series import Series
+from sparktop.sweep.compare.series import LevelSeries
 from sparktop.sweep.history import History, found_rows, title_of
 from sparktop.sweep.view.difference import difference, series_pairs
 from sparktop.sweep.view.result import SweepSource
@@ -65,7 +65,11 @@ class DifferenceScreen(CanvasScreen):
     DEFAULT_CSS = "DifferenceScreen { background: $background; }"
 
     def __init__(
-        self, styles: RoleStyles, titles: tuple[str, str], before: Sequence[Series], after: Sequence[Series]
+        self,
+        styles: RoleStyles,
+        titles: tuple[str, str],
+        before: Sequence[LevelSeries],
+        after: Sequence[LevelSeries],
     ) -> None:
         """Show the changes from the series `before` to `after` of two results with these titles."""
         super().__init__(styles, DIFFERENCE_KEYS)

@@ -23,7 +23,7 @@ from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.curves import curve_rows, legend_rows, line_letter, plots_rows
 from sparktop.panels.sweep.live import timeline_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
-from sparktop.sweep.compare.series import Series, SeriesLevel
+from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
 from sparktop.sweep.view.curves import curve_plots
 from tests.panels.drawn import texts
 from tests.panels.sweep_views import published
@@ -66,7 +66,7 @@ def test_a_line_has_one_letter_in_all_plots() -> None:
     del values["a"]["prefill_tps"], values["x"]["prefill_tps"]
     load = Level("", concurrency_point(4))
     first, second, *others = (
-        Series(name, (SeriesLevel(load, figures),), "s", "t") for name, figures in values.items()
+        LevelSeries(name, (SeriesLevel(load, figures),), "s", "t") for name, figures in values.items()
     )
     for drawn in curve_plots((first, second), beside=others):
         letters = {line.name: line_letter(line) for line in drawn.lines}

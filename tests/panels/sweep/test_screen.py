@@ -40,7 +40,7 @@ from sparktop.panels.sweep.screen import (
 )
 from sparktop.panels.sweep.table import capacity_rows, marks_key, table_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
-from sparktop.sweep.compare.series import Series, SeriesLevel, series_of
+from sparktop.sweep.compare.series import LevelSeries, SeriesLevel, series_of
 from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import Validity
 from sparktop.sweep.view.difference import difference
@@ -330,13 +330,13 @@ def test_conditions_are_bars_against_their_limits() -> None:
 LENGTHS = (1024, 131_072)
 
 
-def series(name: str, lengths: Sequence[int] = LENGTHS, *, speed: float = 100.0) -> Series:
+def series(name: str, lengths: Sequence[int] = LENGTHS, *, speed: float = 100.0) -> LevelSeries:
     """Return a series with levels of 64 requests at once, a level per prompt length."""
     figure = value_of(speed, (speed, speed * 1.01, speed * 0.99))
     levels = tuple(
         SeriesLevel(Level("", concurrency_point(64), length, 4), {"decode_tps": figure}) for length in lengths
     )
-    return Series(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")
+    return LevelSeries(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")
 
 
 SIZES = ((60, 16), (80, 24), (200, 50))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.client import QueryAnswer, Series, read_answer
+from sparktop.sources.prometheus.client import QueryAnswer, TimeSeries, read_answer
 
 TEXTS = st.text(st.one_of(st.sampled_from('"\\{}[],: \n\t\x00'), st.characters(codec="utf-8")), max_size=12)
 SAMPLES = st.lists(st.tuples(st.floats(0, 2e9), TEXTS), min_size=1, max_size=3)
@@ -39,7 +39,7 @@ AFTER: Any = st.sampled_from([{}, {"warnings": ["a ]}", 2]}, {"stats": {"result"
 
 def answer_of(body: bytes) -> QueryAnswer:
     """Return an answer with its series."""
-    series: list[Series] = []
+    series: list[TimeSeries] = []
     return replace(read_answer(body, series.append), series=tuple(series))
 
 

@@ -13,7 +13,7 @@ from sparktop.agent.exposition import page
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.client import PrometheusClient, QueryAnswer, Series
+from sparktop.sources.prometheus.client import PrometheusClient, QueryAnswer, TimeSeries
 from sparktop.sources.prometheus.found import FoundServer, Key
 from sparktop.sources.prometheus.machines import (
     MARKS,
@@ -32,10 +32,10 @@ from sparktop.sources.prometheus.machines import (
 class Answering(PrometheusClient):
     """A client whose queries for raw samples return the same series."""
 
-    def __init__(self, *series: Series) -> None:
+    def __init__(self, *series: TimeSeries) -> None:
         self._series = series
 
-    async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> QueryAnswer:
+    async def query(self, promql: str, add: Callable[[TimeSeries], None] | None = None) -> QueryAnswer:
         """Add the series for a query of raw samples; nothing for others."""
         assert add is not None
         for one in self._series if promql.endswith("s]") else ():
@@ -43,7 +43,7 @@ class Answering(PrometheusClient):
         return QueryAnswer()
 
 
-async def read(*series: Series) -> NodeSample:
+async def read(*series: TimeSeries) -> NodeSample:
     """Return the sample of the only machine that these series are of."""
     marks = found_exporters(one for one in series if one.labels["__name__"] in MARKS)
     (machine,) = join_exporters(marks)
@@ -58,7 +58,7 @@ class Failing(PrometheusClient):
     def __init__(self) -> None:
         self.asked = self.ended = 0
 
-    async def query(self, promql: str, add: Callable[[Series], None] | None = None) -> QueryAnswer:  # noqa: ARG002 - as of the class
+    async def query(self, promql: str, add: Callable[[TimeSeries], None] | None = None) -> QueryAnswer:  # noqa: ARG002 - as of the class
         """Wait until cancelled, or fail."""
         self.asked += 1
         if self.asked > 1:
@@ -78,13 +78,13 @@ async def test_a_failed_query_ends_the_others() -> None:
     assert client.ended == 1
 
 
-def one(name: str, value: str, **labels: str) -> Series:
+def one(name: str, value: str, **labels: str) -> TimeSeries:
     """Return a series of an exporter on the host h."""
     job = "dcgm" if name.startswith("DCGM") else "node"
-    return Series({"__name__": name, "job": job, "instance": "h:1", **labels}, [(5.0, value)])
+    return TimeSeries({"__name__": name, "job": job, "instance": "h:1", **labels}, [(5.0, value)])
 
 
-def gpu(name: str, value: str, **labels: str) -> Series:
+def gpu(name: str, value: str, **labels: str) -> TimeSeries:
     """Return a series of dcgm-exporter about GPU 0."""
     more = {"gpu": "0", "UUID": "GPU-1", "modelName": "NVIDIA GB10", "Hostname": "h", **labels}
     return one(f"DCGM_FI_DEV_{name}", value, **more)
@@ -123,7 +123,7 @@ async def test_the_page_of_an_agent_becomes_the_sample_that_it_was_made_of() -> 
     text = page(None, truth).decode()
     added = {"job": "agent", "instance": "h:9750"}
     series = [
-        Series({**sample.labels, "__name__": sample.name, **added}, [(5.0, repr(sample.value))])
+        TimeSeries({**sample.labels, "__name__": sample.name, **added}, [(5.0, repr(sample.value))])
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     ]
@@ -178,9 +178,9 @@ async def test_what_is_no_number_is_unknown(value: str) -> None:
     assert found.gpus[0].throttle_reasons is None
 
 
-def instances(uuid: str, index: int, count: int = 4) -> list[Series]:
+def instances(uuid: str, index: int, count: int = 4) -> list[TimeSeries]:
     """Return what dcgm-exporter writes of a card in MIG mode: only its instances."""
-    found: list[Series] = []
+    found: list[TimeSeries] = []
     for number in range(count):
         labels = {"gpu": str(index), "UUID": uuid, "GPU_I_PROFILE": "1g.20gb", "GPU_I_ID": str(number)}
         found += [
@@ -230,11 +230,11 @@ async def test_shares_of_a_card_are_one_gpu() -> None:
 async def test_nvidia_gpu_exporter_is_read() -> None:
     """Its figures have the label uuid only; index and name come from its information series."""
 
-    def smi(metric: str, value: str, uuid: str, **more: str) -> Series:
+    def smi(metric: str, value: str, uuid: str, **more: str) -> TimeSeries:
         labels = {"__name__": f"nvidia_smi_{metric}", "job": "gpu", "instance": "h:9835", "uuid": uuid}
-        return Series(labels | more, [(5.0, value)])
+        return TimeSeries(labels | more, [(5.0, value)])
 
-    def card(uuid: str, index: str, used: str) -> list[Series]:
+    def card(uuid: str, index: str, used: str) -> list[TimeSeries]:
         return [
             smi("utilization_gpu_ratio", "0.96", uuid),
             smi("temperature_gpu", "61", uuid),
@@ -259,13 +259,13 @@ NAMES = {"dcgm": "DCGM_FI_DEV_GPU_TEMP", "node": "node_uname_info", "agent": "sp
 HOST_LABEL = {"dcgm": "Hostname", "node": "nodename", "agent": "hostname"}
 
 
-def exporter(kind: str, instance: str, host: str = "", **more: str) -> Series:
+def exporter(kind: str, instance: str, host: str = "", **more: str) -> TimeSeries:
     """Return the series that marks an exporter."""
     labels = {"__name__": NAMES[kind], "job": kind, "instance": instance, **more}
-    return Series(labels | ({HOST_LABEL[kind]: host} if host else {}), [(1.0, "1")])
+    return TimeSeries(labels | ({HOST_LABEL[kind]: host} if host else {}), [(1.0, "1")])
 
 
-def machines(*series: Series) -> tuple[ScrapedMachine, ...]:
+def machines(*series: TimeSeries) -> tuple[ScrapedMachine, ...]:
     """Return the machines of these series, which are the same in each order."""
     orders = [join_exporters(found_exporters(some)) for some in permutations(series)]
     shapes = {tuple((one.name, len(one.exporters)) for one in found) for found in orders}
@@ -316,7 +316,7 @@ def server(instance: str, pod: tuple[str, str] | None = None, node: str = "") ->
         ([exporter("dcgm", "10.2.0.1:9400", node="n1"), exporter("node", "10.0.0.1:9100", "n1")], ["n1"]),
     ],
 )
-def test_exporters_of_one_machine_are_joined(series: list[Series], names: list[str]) -> None:
+def test_exporters_of_one_machine_are_joined(series: list[TimeSeries], names: list[str]) -> None:
     """In any order of the answer."""
     assert [one.name for one in machines(*series)] == names
 

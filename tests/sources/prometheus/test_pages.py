@@ -7,7 +7,7 @@ from pathlib import Path
 from sparktop.engines import read_page
 from sparktop.engines.exposition import Reader
 from sparktop.engines.tables import NAMES, RUNNING, buckets_for, names_for
-from sparktop.sources.prometheus.client import Series, any_of, quote_text, selector
+from sparktop.sources.prometheus.client import TimeSeries, any_of, quote_text, selector
 from sparktop.sources.prometheus.figures import pages, times_by_target
 from sparktop.sources.prometheus.found import (
     ActiveTarget,
@@ -25,13 +25,13 @@ KEY = Key("vllm", "10.0.0.1:8000")
 RUNNING_NAME = next(iter(RUNNING))
 
 
-def series_of(body: bytes, at: float) -> list[Series]:
+def series_of(body: bytes, at: float) -> list[TimeSeries]:
     """Return the samples of a page as a Prometheus would store them."""
     found = []
     for name, family in Reader(NAMES["vllm"]).read(body).items():
         for labels, value in family.items():
             own = {f"exported_{label}" if label in ADDED else label: text for label, text in labels}
-            found.append(Series({"__name__": name, **own, **ADDED}, [(at, repr(value))]))
+            found.append(TimeSeries({"__name__": name, **own, **ADDED}, [(at, repr(value))]))
     return found
 
 
@@ -53,9 +53,9 @@ def test_labels_of_the_page_get_their_names_back_and_no_line_can_be_forged() -> 
     bad = {"__name__": "x 1\ny", **ADDED}
     found, mixed = pages(
         [
-            Series(labels, [(2.0, "2"), (1.0, "1")]),
-            Series(bad, [(1.0, "1")]),
-            Series(labels, [(1.0, "3\n4")]),
+            TimeSeries(labels, [(2.0, "2"), (1.0, "1")]),
+            TimeSeries(bad, [(1.0, "1")]),
+            TimeSeries(labels, [(1.0, "3\n4")]),
         ],
         {KEY: ADDED},
     )
@@ -70,8 +70,8 @@ def test_labels_of_the_page_get_their_names_back_and_no_line_can_be_forged() -> 
 def test_servers_have_names_addresses_and_groups() -> None:
     """Servers are named by pod, else by address; jobs distinguish equal addresses; labels name groups."""
 
-    def one(job: str, instance: str, **more: str) -> Series:
-        return Series({"__name__": RUNNING_NAME, "job": job, "instance": instance, **more}, [(1.0, "1")])
+    def one(job: str, instance: str, **more: str) -> TimeSeries:
+        return TimeSeries({"__name__": RUNNING_NAME, "job": job, "instance": instance, **more}, [(1.0, "1")])
 
     found = found_servers(
         [
@@ -79,7 +79,7 @@ def test_servers_have_names_addresses_and_groups() -> None:
             one("b", "h:1", model_name="m", namespace="x"),
             one("a", "h:2", model_name="n", pod="pod-\x1b2"),
             one("a", "h:2", model_name="o", pod="pod-\x1b2"),
-            Series({"__name__": "up", "job": "a", "instance": "h:9"}, [(1.0, "1")]),
+            TimeSeries({"__name__": "up", "job": "a", "instance": "h:9"}, [(1.0, "1")]),
         ],
         {Key("a", "h:1"): ActiveTarget("https://h:1/x", 15.0, "")},
         (),
@@ -97,7 +97,7 @@ def test_servers_have_names_addresses_and_groups() -> None:
 def test_routers_federation_and_the_list_of_targets() -> None:
     """Who is behind a router, whether an instance holds several others, and what targets report."""
     routed = [
-        Series({"job": "r", "instance": "r:1", "server": f"http://h:{n}"}, [(1.0, "1")]) for n in (1, 2)
+        TimeSeries({"job": "r", "instance": "r:1", "server": f"http://h:{n}"}, [(1.0, "1")]) for n in (1, 2)
     ]
     assert found_routers(routed) == {Key("r", "r:1"): ("http://h:1", "http://h:2")}
     assert is_federated([Key("f", "p:9090", "a", "h:1"), Key("f", "p:9090", "a", "h:2")])
@@ -139,9 +139,9 @@ HERE = {"job": "vllm", "instance": "h:8000"}
 APART_KEY = Key("vllm", "h:8000")
 
 
-def gauge(model: str, *samples: tuple[float, str]) -> Series:
+def gauge(model: str, *samples: tuple[float, str]) -> TimeSeries:
     """Return the gauge of running requests of a model."""
-    return Series({"__name__": GAUGE, **HERE, "model_name": model}, samples)
+    return TimeSeries({"__name__": GAUGE, **HERE, "model_name": model}, samples)
 
 
 def test_two_targets_with_one_instance_are_one_page() -> None:
@@ -149,7 +149,9 @@ def test_two_targets_with_one_instance_are_one_page() -> None:
     both = [
         gauge("a", (15.0, "1"), (30.0, "2"), (45.0, "3")),
         gauge("b", (19.0, "10"), (34.0, "20")),
-        Series({"__name__": "process_cpu_seconds_total", **HERE}, [(15.0, "1"), (19.0, "7"), (30.0, "2")]),
+        TimeSeries(
+            {"__name__": "process_cpu_seconds_total", **HERE}, [(15.0, "1"), (19.0, "7"), (30.0, "2")]
+        ),
     ]
     found, mixed = pages(both, {})
     assert mixed == {APART_KEY}

@@ -30,7 +30,7 @@ from sparktop.sweep.compare.compare import (
     independent_engines,
 )
 from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import Series, SeriesLevel, load_reference, published_series
+from sparktop.sweep.compare.series import LevelSeries, SeriesLevel, load_reference, published_series
 from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 from sparktop.sweep.result.results import (
     CapacityAnswer,
@@ -79,7 +79,7 @@ def test_a_difference_beyond_noise_is_called() -> None:
 def test_single_runs_are_not_tested(values: tuple[float, ...]) -> None:
     """`significant` is null, no winner is named, and a note names the figures whose rows have no runs."""
     level = SeriesLevel(Level("", concurrency_point(1)), {"decode_tps": value_of(111.0, values)})
-    single = Series("one", (level,), "f", "t")
+    single = LevelSeries("one", (level,), "f", "t")
     row = row_of(compare([single, made_series("b", {1: SLOW})]), 1)
     assert (row.winner, row.ahead, row.significant, row.ratio_ci95) == (None, "one", None, None)
     both = compare([single, made_series("b", {1: SLOW, 2: SLOW}), made_series("c", {1: SLOW, 2: FAST})])
@@ -137,7 +137,7 @@ def test_other_windows_loads_models_and_lengths_are_told() -> None:
         validity=("errors",),
         sm_clock_mhz={"n": 2000},
     )
-    second = Series(
+    second = LevelSeries(
         "b",
         (level,),
         "g",
@@ -167,9 +167,9 @@ FOUND = CapacityResult(
 )
 
 
-def series(name: str, answer: CapacityAnswer, found: CapacityResult = FOUND) -> Series:
+def series(name: str, answer: CapacityAnswer, found: CapacityResult = FOUND) -> LevelSeries:
     """Return the series of a target with the answer of a search, without levels."""
-    return Series(name, (), f"{name}.json", "sparktop", search=(found, answer))
+    return LevelSeries(name, (), f"{name}.json", "sparktop", search=(found, answer))
 
 
 def test_the_one_whose_interval_lies_above_the_others_takes_more() -> None:
@@ -217,11 +217,13 @@ def test_every_form_of_a_comparison_says_it() -> None:
 SOLO = {1: (50.0, 50.5), 2: (80.0, 80.5), 4: (110.0, 110.5)}
 
 
-def routed(engines: tuple[str, ...], by_concurrency: Mapping[int, tuple[float, ...]]) -> Series:
+def routed(engines: tuple[str, ...], by_concurrency: Mapping[int, tuple[float, ...]]) -> LevelSeries:
     return replace(made_series("proxy", by_concurrency), engines=engines, source="one.json")
 
 
-def alone(name: str, by_concurrency: Mapping[int, tuple[float, ...]], source: str = "one.json") -> Series:
+def alone(
+    name: str, by_concurrency: Mapping[int, tuple[float, ...]], source: str = "one.json"
+) -> LevelSeries:
     return replace(made_series(name, by_concurrency), engines=(name,), source=source)
 
 

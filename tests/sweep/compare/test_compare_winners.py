@@ -12,7 +12,7 @@ from sparktop.model.statistics import value_of, value_of_range
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import holm
 from sparktop.sweep.compare.series import (
-    Series,
+    LevelSeries,
     SeriesLevel,
     are_same_row,
 )
@@ -53,7 +53,7 @@ SLOWER = {1: (33.1, 33.3, 33.2), 8: (160.0, 172.0, 167.0)}
 OTHERS = ("peak_tps", "pure_decode_tps", "output_tps", "total_tps", "ttfr_ms", "itl_ms", "tpot_ms", "e2e_ms")
 
 
-def with_same(series: Series, metrics: Sequence[str]) -> Series:
+def with_same(series: LevelSeries, metrics: Sequence[str]) -> LevelSeries:
     """Return a series with the same values of `metrics` at each level."""
     same = {metric: value_of(100.0, (99.0, 100.0, 101.0)) for metric in metrics}
     levels = (replace(level, figures={**same, **level.figures}) for level in series.levels)
@@ -81,13 +81,13 @@ def test_an_older_stored_comparison_is_made_anew() -> None:
 
 
 def range_and(value: float, span: tuple[float, float]) -> ComparisonRow:
-    spanned = Series(
+    spanned = LevelSeries(
         "r",
         (SeriesLevel(Level("", concurrency_point(1)), {"output_tps": value_of_range(sum(span) / 2, span)}),),
         "f",
         "t",
     )
-    plain = Series(
+    plain = LevelSeries(
         "p", (SeriesLevel(Level("", concurrency_point(1)), {"output_tps": value_of(value)}),), "g", "t"
     )
     (row,) = compare([replace(spanned, published=True), replace(plain, published=True)]).rows

@@ -13,7 +13,7 @@ import pytest
 
 from sparktop.colors.mixing import contrast
 from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet
-from sparktop.sweep.compare.series import Series, load_reference, published_series
+from sparktop.sweep.compare.series import LevelSeries, load_reference, published_series
 from sparktop.sweep.formats.drawings import curve_drawings, plots
 from tests.colors.test_colors_apart import SIGHT, seen_as
 from tests.sweep.made_results import made_series
@@ -25,7 +25,7 @@ def parsed(drawing: Drawing) -> ET.Element:
     return ET.fromstring(drawing.element())  # noqa: S314 - made here
 
 
-def drawn(*series: Series) -> list[Drawing]:
+def drawn(*series: LevelSeries) -> list[Drawing]:
     return list(curve_drawings(series, (), ()))
 
 

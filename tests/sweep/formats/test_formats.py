@@ -29,7 +29,7 @@ from sparktop.model.load import Level, LoadKind, LoadMode
 from sparktop.report.document.document import Untrusted, wrap_markdown
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
-from sparktop.sweep.compare.series import Series, series_of
+from sparktop.sweep.compare.series import LevelSeries, series_of
 from sparktop.sweep.formats import exports, post, report
 from sparktop.sweep.formats.report import (
     comparison_json,
@@ -226,13 +226,13 @@ SLOW: Mapping[int, tuple[float, ...]] = {1: (10.0, 10.1, 10.2), 4: (40.0, 40.1, 
 FAST: Mapping[int, tuple[float, ...]] = {1: (30.0, 30.1, 30.2), 4: (20.0, 20.1, 20.2)}
 
 
-def of_lengths(series: Series, pp: int, tg: int) -> Series:
+def of_lengths(series: LevelSeries, pp: int, tg: int) -> LevelSeries:
     """Return a series as if its prompts had `pp` tokens and its answers `tg`."""
     levels = (replace(one, load=Level("", one.load.point, pp, tg)) for one in series.levels)
     return replace(series, levels=tuple(levels))
 
 
-def pair(pp: int = 100) -> list[Series]:
+def pair(pp: int = 100) -> list[LevelSeries]:
     """Return two series that differ clearly, and cross; the second with prompts of `pp` tokens."""
     return [made_series("apple", SLOW), of_lengths(made_series("berry", FAST), pp, 4)]
 

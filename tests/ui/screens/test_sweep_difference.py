@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sparktop.sweep.compare.series import Series
+from sparktop.sweep.compare.series import LevelSeries
 from sparktop.ui.screens.sweep_history import DifferenceScreen
 from sparktop.ui.styles import RoleStyles
 from sparktop.ui.themes import chosen_palette
@@ -16,7 +16,7 @@ FAST: dict[int, tuple[float, ...]] = {1: (10.1, 10.0, 9.8), 4: (36.0, 36.5, 35.5
 class Difference(Driven):
     """The comparison alone."""
 
-    def __init__(self, before: list[Series], after: list[Series], titles: tuple[str, str]) -> None:
+    def __init__(self, before: list[LevelSeries], after: list[LevelSeries], titles: tuple[str, str]) -> None:
         """Compare two results with these titles."""
         self.screen = DifferenceScreen(RoleStyles(chosen_palette("spark-dark")), titles, before, after)
         self.app = Alone(self.screen)

@@ -14,7 +14,7 @@ from aiohttp import web
 from sparktop.agent.exposition import page as agent_page
 from sparktop.model.node import CpuReading, GpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.targets import PrometheusTarget, Watch
-from sparktop.sources.source import Reading
+from sparktop.sources.source import PollResult
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus import PrometheusFeed
 from tests.prometheus.prometheus_server import configured_prometheus
@@ -158,7 +158,7 @@ async def look_until(
 
 @asynccontextmanager
 async def watched(
-    url: str, scene: str = "", *, readings: list[tuple[str, Reading]] | None = None, **settings: object
+    url: str, scene: str = "", *, readings: list[tuple[str, PollResult]] | None = None, **settings: object
 ) -> AsyncIterator[tuple[PrometheusFeed, Store]]:
     """Yield a feed on the pages of a scene at `url` (all without one), and the store that it feeds.
 
@@ -170,7 +170,7 @@ async def watched(
     clock = asyncio.get_running_loop().time
     store = Store(Watch(prometheus=(target,), source="test"), clock=clock)
 
-    def deliver(key: SourceKey, reading: Reading, took_ms: float | None) -> None:
+    def deliver(key: SourceKey, reading: PollResult, took_ms: float | None) -> None:
         if readings is not None:
             readings.append((key.name, reading))
         store.accept(key, reading, took_ms)

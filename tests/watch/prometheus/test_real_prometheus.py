@@ -24,7 +24,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.panels.machine.panel import figure_rows
 from sparktop.panels.parts.figures import read_by
 from sparktop.panels.parts.text import row_text
-from sparktop.sources.source import Reading
+from sparktop.sources.source import PollResult
 from sparktop.store import Store
 from tests.known import known
 from tests.sources.installed import installed
@@ -93,9 +93,9 @@ def counting_page() -> Callable[[], str]:
 
 async def test_samples_are_those_that_were_scraped(prometheus: Prometheus) -> None:
     """In order, none twice, each with the figures of the page; a stopped server is dead by `up`."""
-    readings: list[tuple[str, Reading]] = []
+    readings: list[tuple[str, PollResult]] = []
 
-    def of(name: str, kind: type[Reading]) -> list[Any]:
+    def of(name: str, kind: type[PollResult]) -> list[Any]:
         return [one for source, one in readings if source == name and isinstance(one, kind)]
 
     async with watched(prometheus.url, "counted", readings=readings) as (feed, store):

@@ -14,7 +14,7 @@ from sparktop.engines import read_page
 from sparktop.model.balance import Balance
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
-from sparktop.sources.source import Reading
+from sparktop.sources.source import PollResult
 from sparktop.store import SourceKind, Store
 from sparktop.watch import through as through_module
 from sparktop.watch.through import AUTO_AGAIN_S, Through
@@ -32,7 +32,7 @@ class Polled:
     def __init__(self, target: BackendTarget, *, fails: bool) -> None:
         self.name, self._fails, self.closed = target.name, fails, False
 
-    async def poll(self, deadline_s: float) -> Reading:
+    async def poll(self, deadline_s: float) -> PollResult:
         """Answer."""
         assert deadline_s > 0
         at = asyncio.get_running_loop().time()

@@ -14,7 +14,7 @@ from sparktop.sweep.compare.imports.reading import ImportFormatError, value_at
 from sparktop.sweep.compare.imports.tools import TOOLS
 from sparktop.sweep.compare.series import (
     PREFIX,
-    Series,
+    LevelSeries,
     load_reference,
     merge_series,
     published_series,
@@ -67,7 +67,7 @@ _OTHER_FILES: tuple[tuple[str, Callable[[object], bool], str], ...] = (
 """(Tool, whether a JSON value is such a file of it, what that is and which file of the tool to give)."""
 
 
-def read_file(path: Path) -> list[Series]:
+def read_file(path: Path) -> list[LevelSeries]:
     """Read a result file of sparktop or of another known tool; return its series, at least one.
 
     Raises:
@@ -95,7 +95,7 @@ def read_file(path: Path) -> list[Series]:
     raise UsageError(f"{name}: is JSON, but not {_READERS_IN_ORDER}")
 
 
-def _read_text(text: str, path: Path, name: str) -> list[Series]:
+def _read_text(text: str, path: Path, name: str) -> list[LevelSeries]:
     """Return the series of a text with tables.
 
     Raises:
@@ -126,7 +126,7 @@ def is_sweep(path: Path) -> bool:
     return isinstance(value_at(data, "schema"), str) and not _is_progress(data)
 
 
-def read_series(words: Sequence[str]) -> tuple[list[Series], Mapping[str, Mapping[str, object]]]:
+def read_series(words: Sequence[str]) -> tuple[list[LevelSeries], Mapping[str, Mapping[str, object]]]:
     """Read the arguments of `compare`: "FILE", "NAME=FILE", or "ref:NAME" for a published table (reference).
 
     Return (the series of all, with unique names; the facts that references state in addition to their
@@ -138,8 +138,8 @@ def read_series(words: Sequence[str]) -> tuple[list[Series], Mapping[str, Mappin
     Raises:
         UsageError: a file or a published table cannot be read.
     """
-    parts: list[Series] = []
-    by_name: dict[str, list[Series]] = {}
+    parts: list[LevelSeries] = []
+    by_name: dict[str, list[LevelSeries]] = {}
     facts: dict[str, Mapping[str, object]] = {}
     for word in words:
         if word.startswith(PREFIX):
@@ -175,11 +175,11 @@ def _name_and_path(word: str) -> tuple[str | None, Path]:
     return clean(name, 60), Path(path)
 
 
-def _with_unique_names(series: Iterable[Series]) -> list[Series]:
+def _with_unique_names(series: Iterable[LevelSeries]) -> list[LevelSeries]:
     """Return the series with unique names, by adding the name of the file, and a number if still needed."""
     listed = list(series)
     names = [a_series.name for a_series in listed]
-    by_name: dict[str, Series] = {}
+    by_name: dict[str, LevelSeries] = {}
     for a_series in listed:
         name = a_series.name
         wish = name if names.count(name) == 1 else f"{name} ({Path(a_series.source).stem})"

@@ -16,7 +16,7 @@ from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
 from sparktop.model.statistics import value_of
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
-from sparktop.sweep.compare.series import Series, SeriesLevel
+from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_RATE
 from sparktop.sweep.result.results import LARGEST, MOST_CONCURRENCY
 
@@ -140,7 +140,7 @@ AT_RATES = "at rates"
 """End of the name of a series at rates, where there is another one."""
 
 
-def by_axis(series: Series) -> list[Series]:
+def by_axis(series: LevelSeries) -> list[LevelSeries]:
     """Return `series` split so that all levels of a part are on one axis.
 
     Levels at a rate get the shape of an open loop and, beside others, a name of their own. Definitions are

@@ -29,7 +29,7 @@ from sparktop.sweep.compare.imports.reading import (
     finite_number,
     rate_at,
 )
-from sparktop.sweep.compare.series import Series, SeriesLevel
+from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
 from sparktop.sweep.terms.definitions import DECODE_IN_POSTS, METRICS
 
 _MOST_CHARS, _MOST_ROWS, _MOST_CELLS, _MOST_TARGETS = 4 << 20, 10_000, 200, 64
@@ -132,7 +132,7 @@ class _Targets(Struct, eq=False):
             self.contradictory.add(name)
 
 
-def read(text: str, name: str, source: str) -> list[Series]:
+def read(text: str, name: str, source: str) -> list[LevelSeries]:
     """Convert the tables of a text to series, at least one; one without repeated runs is marked as published.
 
     `name` names the series of a table that names no target, `source` is that of the file.
@@ -163,7 +163,9 @@ def read(text: str, name: str, source: str) -> list[Series]:
     return [part for series in all_series for part in by_axis(series)]
 
 
-def _series_of_target(target: str, targets: _Targets, source: str, definitions: Mapping[str, str]) -> Series:
+def _series_of_target(
+    target: str, targets: _Targets, source: str, definitions: Mapping[str, str]
+) -> LevelSeries:
     """Return the series of a target, with its runs as far as the text has them apart."""
 
     def over_runs(runs: Sequence[Value]) -> Value:
@@ -181,7 +183,7 @@ def _series_of_target(target: str, targets: _Targets, source: str, definitions: 
         for load, figures in sorted(targets.levels[target].items(), key=lambda pair: pair[0].order)
     )
     twice = "the text has two values for a metric at one level: the first was taken"
-    return Series(
+    return LevelSeries(
         name=target,
         levels=levels,
         source=source,

@@ -57,7 +57,7 @@ from sparktop.sweep.compare.imports.reading import (
     value_at,
     without_unknown,
 )
-from sparktop.sweep.compare.series import Series, SeriesLevel, merged_levels
+from sparktop.sweep.compare.series import LevelSeries, SeriesLevel, merged_levels
 
 
 def _results(data: object) -> Sequence[object]:
@@ -79,7 +79,7 @@ class Tool(Struct, frozen=True):
     """Returns further fields of the series of a result: `tool`, `model`, `shape`, `notes`, `definitions`."""
     why_none: str = "it holds no level"
 
-    def read(self, data: object, name: str, source: str) -> list[Series]:
+    def read(self, data: object, name: str, source: str) -> list[LevelSeries]:
         """Convert a result to series, one for each axis: those at rates are apart from others.
 
         `name` is the name of the series, `source` that of the file.
@@ -92,7 +92,7 @@ class Tool(Struct, frozen=True):
             raise ImportFormatError(self.why_none)
         settings = {"tool": self.title, "shape": LoadMode.STEADY, "definitions": self.definitions}
         fields: dict[str, Any] = {**settings, **self.facts(data)}
-        return by_axis(Series(name=name, levels=levels, source=source, **fields))
+        return by_axis(LevelSeries(name=name, levels=levels, source=source, **fields))
 
 
 _LLAMA_BENCHY_RATES = {

@@ -22,7 +22,7 @@ from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrenc
 from sparktop.sweep.compare.imports import tools
 from sparktop.sweep.compare.imports.files import read_file, read_series
 from sparktop.sweep.compare.imports.reading import ImportFormatError
-from sparktop.sweep.compare.series import Series
+from sparktop.sweep.compare.series import LevelSeries
 from sparktop.sweep.result.store import save
 from tests.sweep.made_results import made_level, made_sweep
 
@@ -41,13 +41,13 @@ def captured(name: str) -> Any:  # noqa: ANN401 - it may be any JSON
     return json.loads((RESULTS / name).read_text(encoding="utf-8"))
 
 
-def means(series: Series) -> dict[str, float]:
+def means(series: LevelSeries) -> dict[str, float]:
     (level,) = series.levels
     assert level.load == LOAD
     return {name: figure.mean for name, figure in level.figures.items()}
 
 
-def rate_means(series: Series) -> dict[str, float]:
+def rate_means(series: LevelSeries) -> dict[str, float]:
     (level,) = series.levels
     assert (level.load.point, series.shape) == (LoadPoint(LoadKind.RATE, 2.0), LoadMode.OPEN)
     return {name: figure.mean for name, figure in level.figures.items()}
@@ -261,7 +261,7 @@ def test_a_pipe_is_read_once(tmp_path: Path) -> None:
         assert [level.load.point.concurrency for level in one.levels] == [2]
 
 
-READERS: dict[str, Callable[[object, str, str], list[Series]]] = {
+READERS: dict[str, Callable[[object, str, str], list[LevelSeries]]] = {
     LLAMA: tools.LLAMA_BENCHY.read,
     AIPERF: tools.AIPERF.read,
     VLLM: tools.VLLM.read,
@@ -307,7 +307,7 @@ def keys(holder: Any) -> list[Any]:  # noqa: ANN401 - it may be any JSON
     return list(holder) if isinstance(holder, dict) else list(range(len(holder)))
 
 
-def read_or_nothing(name: str, told: object) -> list[Series]:
+def read_or_nothing(name: str, told: object) -> list[LevelSeries]:
     try:
         return READERS[name](told, "n", "f")
     except ImportFormatError:

@@ -13,7 +13,7 @@ from sparktop.errors import UsageError
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import ImportFormatError
 from sparktop.sweep.compare.imports.tables import figure_of, read, tables_of
-from sparktop.sweep.compare.series import Series
+from sparktop.sweep.compare.series import LevelSeries
 
 MATRIX = """Decode Throughput
 Generation speed (tg128, higher is better), prompts of pp1024.
@@ -56,7 +56,7 @@ llama-benchy (0.4.0)
 """
 
 
-def values(series: Series) -> dict[int, dict[str, float]]:
+def values(series: LevelSeries) -> dict[int, dict[str, float]]:
     """Return the means by concurrency, then by metric."""
     return {
         level.load.point.concurrency: {name: figure.mean for name, figure in level.figures.items()}
