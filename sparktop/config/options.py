@@ -33,8 +33,8 @@ class Option(Struct, frozen=True):
     help: str
     unit: str = ""
     """Unit of the value, after it in the menu; "" for none."""
-    none: Value | None = None
-    """The value that stands for None, which is what holds while the file does not have the setting."""
+    default_choice: Value | None = None
+    """The choice to begin with while the setting has no value; None: the first one."""
     zero: str = ""
     """What the value 0 means, shown instead of it; "" if 0 is a value like others."""
 
@@ -64,10 +64,10 @@ class Option(Struct, frozen=True):
 
         A number that is not a choice has its place between the next smaller and the next larger choice. At
         either end, the last or first choice stays; with `around`, the choices continue at the other end. If
-        `now` is None, return the choice `none`, or the first choice if `none` is None.
+        `now` is None, return `default_choice`, or the first choice if that is None.
         """
         if now is None:
-            return self.choices[0 if self.none is None else self.choices.index(self.none)]
+            return self.choices[0 if self.default_choice is None else self.choices.index(self.default_choice)]
         if now in self.choices:
             index = self.choices.index(now) + step
         else:
@@ -84,15 +84,15 @@ def _steps(first: float, last: float, by: float) -> tuple[float, ...]:
     return tuple(round(first + index * by, 6) for index in range(round((last - first) / by) + 1))
 
 
-_LOWER = "Raise it to be warned earlier."
-"""End of the help of limits."""
+_RAISE_IT = "Raise it to be warned earlier."
+"""End of the help of limits below which there is an alert."""
 ALERTS = (
     Option(
         ("alerts", "headroom_warn_gib"),
         "memory left, warning",
         _steps(1, 64, 1),
         "Memory that can still be allocated on a machine whose GPU shares the memory (GB10). "
-        f"Below it, an alert begins. {_LOWER}",
+        f"Below it, an alert begins. {_RAISE_IT}",
         "GiB",
     ),
     Option(
@@ -106,7 +106,7 @@ ALERTS = (
         ("alerts", "available_warn_percent"),
         "free memory, warning",
         _steps(1, 50, 1),
-        f"Available memory of machines whose GPUs have memory of their own. {_LOWER}",
+        f"Available memory of machines whose GPUs have memory of their own. {_RAISE_IT}",
         "%",
     ),
     Option(
@@ -120,7 +120,7 @@ ALERTS = (
         ("alerts", "thermal_margin_warn_c"),
         "thermal margin, warning",
         _steps(1, 30, 1),
-        f"Degrees left to the GPU's thermal limit, where its clock begins to fall. {_LOWER}",
+        f"Degrees left to the GPU's thermal limit, where its clock begins to fall. {_RAISE_IT}",
         "°C",
     ),
     Option(
@@ -209,7 +209,7 @@ STATES = (
         (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0),
         "Time to first token from which its quantiles are coloured.",
         "s",
-        none=2.0,
+        default_choice=2.0,
         zero="never",
     ),
     Option(
@@ -218,7 +218,7 @@ STATES = (
         (0.0, 10.0, 20.0, 30.0, 50.0, 75.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0),
         "Time between two tokens from which its quantiles are coloured.",
         "ms",
-        none=100.0,
+        default_choice=100.0,
         zero="never",
     ),
     Option(
@@ -227,7 +227,7 @@ STATES = (
         (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0),
         "Time in the queue from which its quantiles are coloured.",
         "s",
-        none=1.0,
+        default_choice=1.0,
         zero="never",
     ),
     Option(
@@ -276,7 +276,7 @@ GUARD = (
         "A sweep stops itself below so much memory left, and keeps its result. 0 switches it off; unset: "
         "8 GiB where GPU and CPU share the memory.",
         "GiB",
-        none=8.0,
+        default_choice=8.0,
         zero="off",
     ),
     Option(
@@ -286,7 +286,7 @@ GUARD = (
         "A sweep stops itself above this temperature. 0 switches it off; unset: 92 °C where GPU and CPU "
         "share the memory.",
         "°C",
-        none=92.0,
+        default_choice=92.0,
         zero="off",
     ),
 )
@@ -341,7 +341,7 @@ VIEW = (
         "Columns that stand first in the list of backends.",
     ),
 )
-"""How graphs and lists are drawn: the menu changes them on the board, not in `Watch`."""
+"""How graphs and lists are drawn: the board holds the present values, and saving puts them into `Watch`."""
 
 
 def shown_place(option: Option) -> str:

@@ -14,7 +14,7 @@ ELLIPSIS = "…"
 
 # Hangul vowels and finals combine with the syllable before them; skin tones with the emoji before them.
 _JOINING = (("\u1160", "\u11ff"), ("\ud7b0", "\ud7fb"), ("\U0001f3fb", "\U0001f3ff"))
-_NARROW = re.compile("[ -~·–…─-◼⠀-⣿]*")
+_NARROW = re.compile("[ -~·–…\u2500-\u25fc\u2800-\u28ff]*")
 """Matches text whose characters each take one cell: ASCII, lines, blocks, braille."""
 
 
@@ -38,15 +38,10 @@ def cell_width(text: str) -> int:
     return len(text) if _NARROW.fullmatch(text) else sum(map(_char_width, text))
 
 
-def is_plain(text: str) -> bool:
-    """Return whether each character of `text` certainly takes one cell: ASCII, lines, blocks, braille."""
-    return _NARROW.fullmatch(text) is not None
-
-
 @lru_cache(maxsize=4096)
 def is_narrow(text: str) -> bool:
     """Return whether each character of `text` takes one cell, so that a cell is found by its index."""
-    return is_plain(text) or all(_char_width(char) == 1 for char in text)
+    return _NARROW.fullmatch(text) is not None or all(_char_width(char) == 1 for char in text)
 
 
 def fit(text: str, width: int, align: Literal["left", "right", "center"] = "left") -> str:

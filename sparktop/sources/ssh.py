@@ -39,14 +39,17 @@ from sparktop.sources.ssh_remote import (
 from sparktop.stopping import timeout
 
 _NOISE_LINES = 200
+"""Most lines that a shell's start-up files may print before the first answer."""
 _NOISE_BYTES = 64 << 10
-"""Most lines and bytes that a shell's start-up files may print before the first answer."""
+"""Most bytes of these lines."""
 _STDERR_KEPT_BYTES = 8192
+"""Bytes of standard error that are kept, the newest: they say why ssh ended."""
 _STDERR_MOST_BYTES = 1 << 20
 """Most bytes on standard error between two answers; more is a flood, which ends the connection."""
 _LAST_WORDS_S = 1.0
 """Seconds to wait for the exit status after the last answer."""
 _REPLY_START = b'{"'
+"""How a reply begins, perhaps after an unfinished line of a start-up file."""
 _CHECK_S = 0.05
 """Seconds between two checks whether its children are gone."""
 _LEAVING_S = 0.5
@@ -173,7 +176,7 @@ class SshLink:
         process = self._process
         if process.stdin is not None:
             process.stdin.close()
-        for number in (None, signal.SIGTERM, signal.SIGKILL):
+        for number in (None, signal.SIGTERM, signal.SIGKILL):  # None: it ends by itself
             if number is not None and process.returncode is None:
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, number)
@@ -184,7 +187,7 @@ class SshLink:
         self._stderr_task.cancel()
         await asyncio.gather(self._stderr_task, return_exceptions=True)
         # What ssh has started, such as a ProxyCommand, may hold a pipe open after ssh is gone.
-        with suppress(ProcessLookupError, PermissionError):
+        with suppress(ProcessLookupError, PermissionError):  # ProcessLookupError: none is left
             os.killpg(process.pid, signal.SIGTERM)
             for _ in range(round(_LEAVING_S / _CHECK_S)):
                 await asyncio.sleep(_CHECK_S)
@@ -210,10 +213,10 @@ class SshLink:
             line = await self._read_line()
             if line.rstrip() == READY and not self.sent:
                 await self._send_reader()
-            begin = 0 if self._answered else max(0, line.find(_REPLY_START))
-            if line.startswith(b"{", begin) and b'"schema"' in line:
+            reply = line if self._answered else line[max(0, line.find(_REPLY_START)) :]
+            if reply.startswith(b"{") and b'"schema"' in line:
                 self._owed_since, self._answered, self._unanswered_bytes = None, True, 0
-                return line[begin:]
+                return reply
             lines += 1
             size_bytes += len(line)
         raise self._not_a_reply(line)
@@ -253,7 +256,8 @@ class SshLink:
                 await self._process.wait()
                 await asyncio.shield(self._stderr_task)
         if self._unanswered_bytes > _STDERR_MOST_BYTES:
-            return self._not_a_reply(self._written.rpartition(b"\n")[0].rpartition(b"\n")[2])
+            whole_lines = self._written[: self._written.rfind(b"\n")]
+            return self._not_a_reply(whole_lines.rpartition(b"\n")[2])
         since, now = self._owed_since, asyncio.get_running_loop().time()
         return explain(
             SshEnding(
@@ -301,8 +305,8 @@ class Connector:
         """The destination, for messages."""
         self._destination = target.ssh or ""
         self._may_send = target.ssh_bundle
-        self._command = target.command if target.ssh_bundle else target.command or DEFAULT_COMMAND
-        """The installed sparktop to use; None: none, or the one there is too old."""
+        self._command = target.command or (None if self._may_send else DEFAULT_COMMAND)
+        """The installed sparktop to use; None: the reader is sent."""
         self._ssh = ssh
         self._ssh_options = tuple(ssh_options)
 
@@ -312,15 +316,15 @@ class Connector:
         Raises:
             LinkError: no connection could be made, or no reader answered within `FIRST_ANSWER_S` seconds.
         """
-        if self._command is None or not self._may_send:
-            return await self._start_and_greet()
+        # First the installed sparktop; the reader is sent where that is missing or too old.
+        has_choice = self._command is not None and self._may_send
         try:
             link = await self._start_and_greet()
-            if link.sent or not is_older(link.version, __version__):
+            if not has_choice or link.sent or not is_older(link.version, __version__):
                 return link
             await link.close()
         except LinkError as error:
-            if error.kind is not FailureKind.VERSION:
+            if not has_choice or error.kind is not FailureKind.VERSION:
                 raise
         self._command = None
         return await self._start_and_greet()
@@ -371,7 +375,7 @@ BACKOFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 """Seconds before each further connection attempt; the last value repeats."""
 SILENT_S = 15.0
 """Seconds without an answer after which a connection is dropped."""
-_NEVER_CLOSED = "a source that is closed cannot be polled"
+_CLOSED = "a source that is closed cannot be polled"
 
 
 class SshSource:
@@ -404,7 +408,7 @@ class SshSource:
         self._keeper: asyncio.Task[None] | None = None
         self._link: SshLink | None = None
         self._settled = asyncio.Event()
-        """Set while a connection exists or the next attempt is being waited for; cleared while connecting."""
+        """Cleared during an attempt to connect; set while connected and in the pause before the next one."""
         self._lost = asyncio.Event()
         """Set when the current connection is no longer usable."""
         self._problem: LinkError | None = None
@@ -426,7 +430,7 @@ class SshSource:
         Return a `Failure` if no new sample arrives within `deadline_s` seconds.
         """
         if self._closed:
-            raise RuntimeError(_NEVER_CLOSED)
+            raise RuntimeError(_CLOSED)
         self._ensure_keeper()
         end = asyncio.get_running_loop().time() + deadline_s
         try:
@@ -489,13 +493,17 @@ class SshSource:
         try:
             while True:
                 await self._hold_link()
-                pause_s = BACKOFF_S[min(self._attempts, len(BACKOFF_S) - 1)]
+                pause_s = self._pause_s()
                 self._attempts += 1
                 self._retry_at = self._clock() + pause_s
                 self._settled.set()
                 await self._sleep(pause_s)
         finally:
             self._settled.set()
+
+    def _pause_s(self) -> float:
+        """Return the seconds to wait before the next attempt to connect."""
+        return BACKOFF_S[min(self._attempts, len(BACKOFF_S) - 1)]
 
     async def _hold_link(self) -> None:
         """Connect, and wait until the connection is lost; return at once if it could not be made.
@@ -537,7 +545,7 @@ class SshSource:
         """Mark the connection as lost because of `problem`; the connection task closes it and reconnects."""
         self._problem = problem
         self._link = None
-        self._retry_at = self._clock() + BACKOFF_S[min(self._attempts, len(BACKOFF_S) - 1)]
+        self._retry_at = self._clock() + self._pause_s()
         self._settled.clear()
         self._lost.set()
 

@@ -25,7 +25,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sparktop.graphics.cells import cell_width, is_narrow, is_plain
+from sparktop.graphics.cells import cell_width, is_narrow
 from sparktop.panels.parts.text import Row
 from sparktop.ui.styles import RoleStyles
 
@@ -228,9 +228,7 @@ def join_close_spans(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tup
 
 def is_narrow_row(row: Row) -> bool:
     """Return whether each character of a row takes one cell."""
-    if is_plain("".join([text for text, _ in row])):
-        return True
-    return all(is_narrow(text) for text, _ in row)
+    return is_narrow("".join([text for text, _ in row]))
 
 
 class Canvas(Widget, can_focus=True):

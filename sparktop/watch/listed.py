@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from errno import EFBIG, EINVAL
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 READ_EVERY_S = 60.0
 """Seconds between two readings of the files."""
 MOST_FILES, MOST_BYTES, MOST_TARGETS = 64, 1 << 20, 512
-"""Most files, bytes of a file, and servers of all files."""
+"""Most files, most bytes of each file, and most servers of all files together."""
 _AT_ONCE = 16
 """Servers that are probed at a time."""
 _PROBE_S = 3.0
@@ -59,7 +60,7 @@ def read_lists(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str]]
     a message says what is left out.
     """
     result: dict[str, BackendTarget] = {}
-    urls: set[str] = set()
+    listed_urls: set[str] = set()
     problems: list[str] = []
     paths: dict[Path, None] = {}
     for pattern in patterns:
@@ -75,11 +76,11 @@ def read_lists(patterns: Iterable[str]) -> tuple[list[BackendTarget], list[str]]
             problems.append(f"{clean(path, 120)}: cannot be used: {clean(groups, 120)}")
             continue
         for target in _targets_in(groups):
-            urls.add(target.url)
+            listed_urls.add(target.url)
             if len(result) < MOST_TARGETS:
                 result.setdefault(target.url, target)
-    if len(urls) > MOST_TARGETS:
-        problems.append(f"{len(urls)} servers listed; the first {MOST_TARGETS} are used")
+    if len(listed_urls) > MOST_TARGETS:
+        problems.append(f"{len(listed_urls)} servers listed; the first {MOST_TARGETS} are used")
     return list(result.values()), problems
 
 
@@ -98,12 +99,7 @@ def _matching_paths(pattern: str) -> list[Path]:
 def _read_groups(path: Path) -> list[object] | str:
     """Return the groups of targets in a file, or why it cannot be used."""
     try:
-        if not path.is_file():
-            return "not a regular file"  # opening a pipe would wait for its writer
-        with path.open("rb") as stream:
-            body = stream.read(MOST_BYTES + 1)
-        if len(body) > MOST_BYTES:
-            return f"larger than {MOST_BYTES >> 20} MiB"
+        body = _read_file(path, MOST_BYTES)
         groups = _load_yaml(body) if path.suffix in _YAML else json.loads(body)
     except ImportError:
         return NO_YAML
@@ -112,6 +108,21 @@ def _read_groups(path: Path) -> list[object] | str:
     except (ValueError, RecursionError):
         return f"not valid {'YAML' if path.suffix in _YAML else 'JSON'}"
     return groups if isinstance(groups, list) else "no list of targets, as file_sd has"
+
+
+def _read_file(path: Path, most_bytes: int) -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        OSError: it cannot be read, is no regular file, or is larger than `most_bytes`.
+    """
+    if not path.is_file():
+        raise OSError(EINVAL, "not a regular file")  # opening a pipe would wait for its writer
+    with path.open("rb") as stream:
+        body = stream.read(most_bytes + 1)
+    if len(body) > most_bytes:
+        raise OSError(EFBIG, f"larger than {most_bytes >> 20} MiB")
+    return body
 
 
 def _load_yaml(body: bytes) -> object:
@@ -230,12 +241,12 @@ CLUSTERS, JOBS = Path(".config/sparkrun/clusters"), Path(".cache/sparkrun/jobs")
 """Folders below the home directory."""
 CACHE_VARIABLE = "SPARKRUN_CACHE_DIR"
 """Environment variable that names another folder than ~/.cache/sparkrun."""
-MOST_JOBS, MOST_JOB_BYTES, MOST_HOSTS = 64, 1 << 16, 64
-"""Most files of a folder, bytes of a file, and machines of all jobs."""
+MOST_TABLES, MOST_TABLE_BYTES, MOST_HOSTS = 64, 1 << 16, 64
+"""Most files of a folder, most bytes of each, and most machines of one file and of all together."""
 _PORT = 8000
 """Port of a job that names none: vLLM's."""
-_NO_CLUSTER = ".manifest.yaml"
-"""How a file beside the clusters ends that says what sparkrun installed there."""
+_MANIFEST_ENDING = ".manifest.yaml"
+"""Ending of the files beside the clusters that describe no cluster, but what sparkrun installed there."""
 _LATEST_S = 1e12
 """Above every time in seconds since 1970."""
 _USER_NAMES = ("ssh_user", "user")
@@ -268,22 +279,20 @@ def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     except ImportError:
         return Listed(problems=(SPARKRUN_NO_YAML,) if any(folder.glob("*.yaml")) else ())
     problems: list[str] = []
-    name = ""
-    with (
-        suppress(OSError, UnicodeDecodeError),
-        (home / CLUSTERS / ".default").open(encoding="utf-8") as stream,
-    ):
-        name = stream.readline(_MOST_NAME_CHARACTERS).strip()
-    clusters = {path.stem: table for path, _, table in _read_tables(home / CLUSTERS, problems, first=name)}
-    dated = [(_started_s(table, changed_s), table) for _, changed_s, table in _read_tables(folder, problems)]
-    jobs = [table for _, table in sorted(dated, key=lambda job: job[0], reverse=True)]
+    default_name = ""
+    with suppress(OSError, UnicodeDecodeError):
+        default_file = _read_file(home / CLUSTERS / ".default", MOST_TABLE_BYTES)
+        default_name = default_file.decode().partition("\n")[0].strip()
+    cluster_files = _read_tables(home / CLUSTERS, problems, first=default_name)
+    clusters = {file.path.stem: file.table for file in cluster_files}
+    jobs = [file.table for file in sorted(_read_tables(folder, problems), key=_started_s, reverse=True)]
     backends: dict[str, BackendTarget] = {}
     for job in jobs:
         target = _job_server(job)
         if target is not None:
             backends.setdefault(target.url, target)
     users = _user_by_host((*jobs, *clusters.values()))
-    default = tuple(_hosts_and_users(clusters.get(name, {})))
+    default = tuple(_hosts_and_users(clusters.get(default_name, {})))
     hosts = dict.fromkeys((*default, *(host for backend in backends.values() for host in backend.nodes)))
     if len(hosts) > MOST_HOSTS:
         problems.append(f"{len(hosts)} machines listed; the first {MOST_HOSTS} are used")
@@ -296,42 +305,37 @@ def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     return Listed(tuple(backends.values()), nodes, default, tuple(problems))
 
 
-def _read_tables(
-    folder: Path,
-    problems: list[str],
-    *,
-    first: str = "",
-) -> list[tuple[Path, float, Mapping[str, object]]]:
-    """Return the newest YAML files of a folder, newest first: path, time of change and table of each.
+class _TableFile(Struct, frozen=True):
+    """A YAML file that holds a table."""
+
+    path: Path
+    changed_s: float
+    """Time of its last change in seconds since 1970."""
+    table: Mapping[str, object]
+
+
+def _read_tables(folder: Path, problems: list[str], *, first: str = "") -> list[_TableFile]:
+    """Return the newest YAML files of a folder, newest first.
 
     The file named `first` comes before all others. What is left out, and each file that cannot be used, adds
     to `problems`.
     """
-    result: list[tuple[Path, float, Mapping[str, object]]] = []
-    paths = [path for path in folder.glob("*.yaml") if not path.name.endswith(_NO_CLUSTER)]
-    dated = sorted(((_changed_s(path), path) for path in paths), reverse=True)
-    dated.sort(key=lambda item: item[1].stem != first)
-    if len(dated) > MOST_JOBS:
-        problems.append(f"{clean(folder, 120)}: {len(dated)} files; the newest {MOST_JOBS} are used")
-    for changed_s, path in dated[:MOST_JOBS]:
+    result: list[_TableFile] = []
+    paths = [path for path in folder.glob("*.yaml") if not path.name.endswith(_MANIFEST_ENDING)]
+    dated = [(path.stem == first, _changed_s(path), path) for path in paths]
+    dated.sort(reverse=True)
+    if len(dated) > MOST_TABLES:
+        problems.append(f"{clean(folder, 120)}: {len(dated)} files; the newest {MOST_TABLES} are used")
+    for _, changed_s, path in dated[:MOST_TABLES]:
         try:
-            table = _read_table(path)
+            table = _load_yaml(_read_file(path, MOST_TABLE_BYTES))
         except (OSError, ValueError, RecursionError):
             table = None  # an error may quote the file, which may hold a key
         if isinstance(table, dict):
-            result.append((path, changed_s, table))
+            result.append(_TableFile(path, changed_s, table))
         else:
             problems.append(f"{clean(path, 120)}: cannot be used: no table in YAML")
     return result
-
-
-def _read_table(path: Path) -> object:
-    """Return what a YAML file holds; None where it is too large, or a pipe, which would be waited for."""
-    if not path.is_file():
-        return None
-    with path.open("rb") as stream:
-        body = stream.read(MOST_JOB_BYTES + 1)
-    return _load_yaml(body) if len(body) <= MOST_JOB_BYTES else None
 
 
 def _changed_s(path: Path) -> float:
@@ -341,11 +345,11 @@ def _changed_s(path: Path) -> float:
         return 0.0
 
 
-def _started_s(job: Mapping[str, object], changed_s: float) -> float:
+def _started_s(job: _TableFile) -> float:
     """Return when a job was started, in seconds since 1970; without that when its file was changed."""
-    value = job.get("started_at")
+    value = job.table.get("started_at")
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LATEST_S:
-        return changed_s
+        return job.changed_s
     return float(value)
 
 
@@ -411,7 +415,9 @@ def _job_server(table: Mapping[str, object]) -> BackendTarget | None:
 
 
 WatchBackends = Callable[[Iterable[BackendTarget], Mapping[str, str]], None]
+"""Watches servers, whose machines are named by host; called with the name of each watched machine by host."""
 WatchNodes = Callable[[Iterable[NodeTarget]], Awaitable[Mapping[str, str]]]
+"""Watches machines; returns the name under which each is watched by host."""
 
 
 async def follow_sparkrun(
@@ -435,6 +441,7 @@ async def follow_sparkrun(
             note(problem)
         watched = {_host_and_port(target.url) for target in store.targets() if target.url}
         listed_now = {_host_and_port(backend.url): backend for backend in listed.backends}
+        # New addresses, and those of which another job was followed last.
         changed = [
             backend
             for address, backend in listed_now.items()

@@ -1,7 +1,7 @@
 """HTTP client of a Prometheus, or of another server with its API, with bounds on size and time of an answer.
 
-Requests are POST to `/api/v1/query` with a gzipped JSON answer, on kept connections, and never follow a
-redirect. Instant queries only: an instant query with a range selector returns raw samples.
+Queries are POST to `/api/v1/query`; other paths are read by GET. Answers are gzipped JSON, connections are
+kept, and no redirect is followed. Instant queries only: one with a range selector returns raw samples.
 """
 
 from __future__ import annotations
@@ -174,9 +174,8 @@ def trouble_in(body: bytes) -> str:
         return _error_in(_decode_members(body))
     except (ValueError, RecursionError):
         text = body.decode(errors="replace").strip()
-        return (
-            "" if len(body) > _MESSAGE_BYTES or any(mark in text for mark in "<{[\n\ufffd") else clean(text)
-        )
+        is_message = len(body) <= _MESSAGE_BYTES and not any(mark in text for mark in "<{[\n\ufffd")
+        return clean(text) if is_message else ""
 
 
 def _error_in(answer: _Members) -> str:
@@ -216,6 +215,8 @@ _WANTS_TLS = b"HTTP request to an HTTPS server"
 """What servers written in Go answer to plain HTTP where they want TLS."""
 _NO_TENANT = "no org id"
 """What Mimir says where the header with the tenant is missing, whatever key came along."""
+_DATE_TOLERANCE_S = 2.0
+"""Difference in seconds of Date header and time that whole seconds and the way of the answer explain."""
 
 
 class TooMuchError(AnswerError):
@@ -228,7 +229,8 @@ class Clocks(Struct, frozen=True):
     to_monotonic_s: float
     """Add it to a Unix time of the Prometheus for monotonic seconds of this machine."""
     ahead_s: float
-    """Seconds that its clock is at least ahead of this machine's, whenever the query was answered."""
+    """Seconds that its clock is certainly ahead of this machine's; negative: behind it. 0 where the duration
+    of the query may be the whole difference."""
 
 
 class PrometheusClient:
@@ -244,8 +246,8 @@ class PrometheusClient:
         self._session.join()
         self._tls: ssl.SSLContext | None = None
         self._slots = asyncio.Semaphore(_AT_ONCE)
-        self.date: tuple[float, float] | None = None
-        """(Unix time in whole seconds by the newest answer's Date header, when it came by our clock)."""
+        self._date_s: float | None = None
+        """Unix time in whole seconds by the newest answer's Date header; None if it cannot be read."""
 
     async def close(self) -> None:
         """Close all connections."""
@@ -266,8 +268,8 @@ class PrometheusClient:
         series: list[TimeSeries] = []
         async with self._slots:
             body = await self._ask("/api/v1/query", parameters)
-            further_series = await in_reader(partial(read_answer, body, add or series.append))
-        return replace(further_series, series=tuple(series))
+            answer_without_series = await in_reader(partial(read_answer, body, add or series.append))
+        return replace(answer_without_series, series=tuple(series))
 
     async def get(self, path: str) -> object:
         """Return the data of an answer to a GET of `path`, as JSON values.
@@ -298,10 +300,10 @@ class PrometheusClient:
             size = f"an answer of over {MOST_BYTES >> 20} MiB"
             message = f"{size}: fewer servers by selector, or fewer at a time"
             raise TooMuchError(error.kind, message) from error
-        with suppress(ValueError, TypeError, OverflowError):
-            if (date := response.headers.get("Date")) is not None:
-                self.date = None
-                self.date = (parsedate_to_datetime(date).timestamp(), self._clock())
+        if (date := response.headers.get("Date")) is not None:
+            self._date_s = None
+            with suppress(ValueError, TypeError, OverflowError):
+                self._date_s = parsedate_to_datetime(date).timestamp()
         if response.status != OK:
             credentials = headers.get("Authorization", "").partition(" ")[2]
             raise self._status_error(response, path, credentials)
@@ -373,19 +375,21 @@ class PrometheusClient:
         """
         began = self._clock()
         answer = await self.query("time()")
-        half_s = (self._clock() - began) / 2
-        now, middle = time.time() - half_s, began + half_s
-        theirs = answer.scalar
-        if theirs is None and len(answer.series) == 1:  # VictoriaMetrics answers with a vector
-            theirs = answer.series[0].value
-        if theirs is None:
+        half_trip_s = (self._clock() - began) / 2
+        own_unix_s = time.time() - half_trip_s
+        server_unix_s = answer.scalar
+        if server_unix_s is None and len(answer.series) == 1:  # VictoriaMetrics answers with a vector
+            server_unix_s = answer.series[0].value
+        if server_unix_s is None:
             raise AnswerError(
                 FailureKind.MALFORMED, f"{self.where} does not know its time: is it a Prometheus?"
             )
-        if self.date is not None and abs(self.date[0] + 0.5 - theirs) > 2:  # noqa: PLR2004 - whole seconds and transport
-            theirs = self.date[0] + 0.5
-        ahead_s = theirs - now
-        return Clocks(middle - theirs, math.copysign(max(0.0, abs(ahead_s) - half_s), ahead_s))
+        # The header is rounded down: half a second later is nearer.
+        if self._date_s is not None and abs(self._date_s + 0.5 - server_unix_s) > _DATE_TOLERANCE_S:
+            server_unix_s = self._date_s + 0.5
+        ahead_s = server_unix_s - own_unix_s
+        certain_s = math.copysign(max(0.0, abs(ahead_s) - half_trip_s), ahead_s)
+        return Clocks(began + half_trip_s - server_unix_s, certain_s)
 
 
 def _tls_context(target: PrometheusTarget) -> ssl.SSLContext:

@@ -34,7 +34,7 @@ BIN_S = 0.1
 BATCHES_PER_S = 20
 """Most batches of events that a run sends in a second."""
 _SHORTEST_SECRET = 8
-"""Shorter values stand in any text."""
+"""Characters of a value that is hidden in messages; shorter ones occur in any text by chance."""
 TRIED_TOKENS = 8
 """Output tokens of the main trial request of a calibration: enough to see how the server sends tokens."""
 
@@ -66,7 +66,7 @@ class WorkerTarget(Struct, frozen=True):
 
     @property
     def own_texts(self) -> tuple[str, ...]:
-        """Values of headers and texts of the body that the user added, if they are as long as secrets are."""
+        """Texts to hide in messages: the long ones of the headers and of the body that the user added."""
         texts = [value for _, value in self.headers]
         texts += texts_of(json.loads(self.extra_body)) if self.extra_body else ()
         return tuple(value for value in dict.fromkeys(texts) if len(value) >= _SHORTEST_SECRET)
@@ -236,6 +236,7 @@ class ClientHealth(Struct, frozen=True):
     """The health of the load generator during a run."""
 
     loop: str
+    """Implementation of the event loop: "uvloop" or "asyncio"."""
     cpu_percent: float
     """CPU use in percent of one core."""
     loop_lag_ms: Mapping[str, float]
@@ -282,8 +283,9 @@ WorkerMessage = Ready | Busy | Calibrated | Batch | TokenTimes | RunFinished | R
 
 
 ALIVE_S = 1.0
+"""Seconds between two signs of life."""
 ALIVE = b"\n"
-"""The line that the load generator writes every `ALIVE_S` seconds, so that its parent knows that it runs."""
+"""The line that the load generator writes as a sign of life."""
 
 
 def _plain(value: object) -> object:
