@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import time
+from email.utils import formatdate
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from sparktop.doctor.check import Check, Status, to_text
 from sparktop.doctor.examination import read_listed, soften_failures
 from sparktop.doctor.network import Network, check_names
-from sparktop.doctor.servers import check_backend, check_router
+from sparktop.doctor.servers import check_backend, check_prometheus, check_router
+from sparktop.engines.tables import RUNNING
 from sparktop.model.node import Workload, Workloads
-from sparktop.model.targets import BackendTarget, RouterTarget, Watch
+from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget, Watch
 from tests.doctor.conftest import VLLM, FakeNetwork
 from tests.sources.conftest import Serve, answer
+from tests.sources.prometheus.api_server import api, scalar, vector
 
 
 def by_name(checks: list[Check]) -> dict[str, Check]:
@@ -171,3 +176,51 @@ async def test_what_is_no_llm_server_is_not_called_one(serve: Serve, network: Ne
     }
     (check,) = (one for one in checks if one.name == "h:1 metrics")
     assert (check.message, check.advice) == ("answers, but not as an LLM server: not watched", "")
+
+
+DOWN = "2 targets are down (up is 0): h:0, h:1"
+UNGROUPED = "no server has the label namespaze, which group_by names"
+
+
+@pytest.mark.outside
+@pytest.mark.parametrize(
+    ("servers", "down", "ahead_s", "group_by", "wrong"),
+    [
+        (3, 0, 1.0, "namespace", {}),
+        (2, 2, 0.0, "namespace", {"down": (Status.FAIL, DOWN)}),
+        (3, 0, 0.0, "namespaze", {"groups": (Status.WARN, UNGROUPED)}),
+        (3, 0, 60.0, "namespace", {"clock": (Status.WARN, "s ahead of this machine's")}),
+        (3, 0, -60.0, "namespace", {"clock": (Status.WARN, "s behind this machine's")}),
+        (0, 0, 0.0, "namespace", {"servers": (Status.FAIL, "scrapes no vLLM, SGLang or Ray Serve LLM")}),
+        (0, 2, 0.0, "namespace", {"servers": (Status.FAIL, DOWN)}),
+    ],
+)
+async def test_what_a_prometheus_scrapes_is_checked(
+    servers: int, down: int, ahead_s: float, group_by: str, wrong: dict[str, tuple[Status, str]]
+) -> None:
+    """None, those that are down, a label that none has, and another clock are said; else they are counted."""
+
+    def answering(query: str) -> web.Response:
+        """Answer for servers that are or were scraped, of which the first are down now."""
+        if query == "time()":
+            told = scalar(time.time() + ahead_s)
+            told.headers["Date"] = formatdate(time.time() + ahead_s, usegmt=True)
+            return told
+        every = range(max(servers, down))
+        targets = [{"job": "j", "instance": f"h:{number}", "namespace": "llm"} for number in every]
+        if "== 0" in query:
+            return vector(*((one, "1") for one in targets[:down]))
+        seen = targets[:servers] if "last_over_time" in query else targets[down:servers]
+        return vector(*(({"__name__": next(iter(RUNNING)), **one}, "1") for one in seen))
+
+    async with api(answering) as (url, _):
+        target = PrometheusTarget("main", url, group_by=("job", group_by))
+        checks = await check_prometheus(target, Network(poll_timeout_s=100.0))
+    said = {check.name.removeprefix("main "): check for check in checks}
+    assert {name for name, check in said.items() if check.status is not Status.OK} == set(wrong)
+    for name, (status, words) in wrong.items():
+        assert said[name].status is status
+        assert words in said[name].message
+    if servers:
+        assert said["servers"].message == f"{servers} servers in 1 group"
+    assert down == 0 or "selector" not in said["servers"].advice

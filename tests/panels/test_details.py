@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 from msgspec.structs import replace
 
+from sparktop.graphics.cells import UNKNOWN_BAR
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuProcess, GpuReading, NodeSample
 from sparktop.model.router import Scrape
@@ -108,6 +109,9 @@ def test_an_unknown_node_shows_no_figure() -> None:
     for sample in (NodeSample(0.0), NodeSample(0.0, gpus=(gpu,), gpu_note=None)):
         body = [line[1:57] for line in node_text(sample).splitlines()[1:-1]]
         assert not any(re.search(r"\d", line) for line in body)
+    text = node_text(NodeSample(0.0, gpus=(GpuReading(0, sm_clock_mhz=900, power_limit_w=90.0),)))
+    bars = [line for line in text.splitlines() if re.match("│ (temp|clock|power) ", line)]
+    assert [UNKNOWN_BAR * 4 in line for line in bars] == [True] * 3, "of an unknown value or limit"
     assert "no driver here" in node_text(NodeSample(0.0, gpu_note="no driver here"))
 
 

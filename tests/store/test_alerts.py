@@ -17,6 +17,7 @@ from sparktop.graphics import numbers
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.instant import Instant
 from sparktop.model.node import (
     GpuReading,
     MemoryReading,
@@ -28,7 +29,10 @@ from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, Watch
 from sparktop.model.text import clean
 from sparktop.store import SourceKey
-from tests.store.conftest import World
+from sparktop.store.alerts import judge_health
+from sparktop.store.event_log import ActiveAlerts, EventLog
+from sparktop.store.sources import Health
+from tests.store.conftest import EPOCH, World
 
 GIB = 2**30
 
@@ -71,6 +75,19 @@ def test_not_every_failure_is_an_outage(world: World, kind: FailureKind, expecte
         world.fail(at, kind)
     assert [alert.severity for alert in world.snapshot().alerts] == expected
     assert [event.severity for event in world.snapshot().events] == expected
+
+
+def test_what_is_said_of_a_start_stays_while_its_server_does_not_answer() -> None:
+    """A start that hangs or lacks memory does so before the server answers; other alerts end then."""
+    active, key, health = ActiveAlerts(EventLog()), SourceKey.backend("b"), Health()
+    kinds = ("restarts", "start-short", "start-stuck", "kv-full")
+    for kind in kinds:
+        active.hold(f"{key.label}:{kind}", Severity.WARNING, "b", kind, {}, Instant(1.0, EPOCH))
+    for at in (1.0, 5.0):
+        health.bad(Failure(FailureKind.REFUSED, "nothing listens", at), EPOCH)
+    judge_health(active, key, health, Instant(5.0, EPOCH))
+    left = [kind for kind in (*kinds, "unreachable") if active.get(f"{key.label}:{kind}") is not None]
+    assert left == ["restarts", "start-short", "start-stuck", "unreachable"]
 
 
 def test_a_dead_engine_is_an_alert_of_its_own(world: World) -> None:

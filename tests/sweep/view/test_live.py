@@ -237,6 +237,7 @@ def test_the_share_never_falls_while_levels_are_added() -> None:
     assert shares == sorted(shares)
     assert shares[0] < 0.5, "four more levels may follow"
     assert shares[-1] == 1.0
+    assert completed_share(PLAN, course[3][0], key(45), None, 0.99) == 0.99, "more levels than were counted"
 
 
 def test_levels_of_a_search_stand_in_the_order_of_the_axis() -> None:
