@@ -62,8 +62,9 @@ _DEFAULT = next(iter(SCENARIOS))
 """The scenario, if none is named."""
 _MAKES_WAY = (
     "The demo's own load makes way: while anybody else sends requests to its router or servers it pauses,\n"
-    "and it comes back 10 s after the last of them. So a sweep measures the servers alone: s, f5 (the\n"
-    "router), f6 (two routers, one server), or `sparktop sweep` on them.\n\n"
+    "and it comes back 10 s after the last of them, but not before the end of your sweep or search. So a\n"
+    "sweep measures the servers alone: s, f5 (the router), f6 (two routers, one server), or `sparktop\n"
+    "sweep` on them.\n\n"
     "Before the same servers stands a second router that only sweeps load: simple-shuffle, which sends each\n"
     "request to a server at random (round-robin, where the router itself is simple-shuffle; least-busy, in\n"
     "topologies).\n\n"

@@ -29,7 +29,8 @@ PATIENCE_S = 3.0
 class LoadPause:
     """Decides when the demo's load may send requests.
 
-    The load must not send while requests of other clients run, nor for `quiet_s` seconds afterwards.
+    The load must not send while requests of other clients run, nor for `quiet_s` seconds afterwards, nor in
+    the pauses of a sweep that is under way.
     """
 
     def __init__(self, *, quiet_s: float = QUIET_S, patience_s: float = PATIENCE_S) -> None:
@@ -46,6 +47,8 @@ class LoadPause:
         self._abort_timer: asyncio.TimerHandle | None = None
         self.on_abort: Callable[[], object] = lambda: None
         """Function called when the load should abort its requests in flight."""
+        self.is_swept: Callable[[], bool] = lambda: False
+        """Function that returns whether a sweep of the servers is under way."""
 
     @property
     def paused(self) -> bool:
@@ -77,6 +80,9 @@ class LoadPause:
                 self._resume_timer = loop.call_later(self._quiet_s, self._resume)
 
     def _resume(self) -> None:
+        if self.is_swept():
+            self._resume_timer = asyncio.get_running_loop().call_later(self._quiet_s, self._resume)
+            return
         if self._abort_timer is not None:
             self._abort_timer.cancel()
         self._may_send.set()

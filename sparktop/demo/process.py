@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from msgspec.structs import replace
 
 from sparktop.agent.reader import Sampler
 from sparktop.agent.server import AgentServer
+from sparktop.analysis.placement import address_of
 from sparktop.demo.engine import HOST, EngineSite
 from sparktop.demo.load import Driver, LoadPause
 from sparktop.demo.machine import MachineReader
@@ -58,10 +60,19 @@ async def run_cluster(plan: DemoPlan) -> AsyncIterator[dict[str, list[int]]]:
             await _start_proxy(stack, plan, strategy, engines[: plan.backends], pause)
             for strategy in strategies
         ]
+        pause.is_swept = partial(_is_swept, [*engines, *proxies])
         driver = Driver(f"http://{HOST}:{proxies[0]}", scenario, seed=plan.seed, pause=pause)
         # Ended before the servers: these would have to break off answers.
         stack.push_async_callback(_cancel, asyncio.get_running_loop().create_task(driver.run()))
         yield {"engines": engines, "agents": agents, "proxies": proxies}
+
+
+def _is_swept(ports: Sequence[int]) -> bool:
+    """Return whether a sweep of this user loads servers or proxies at these ports."""
+    from sparktop.watch.state_files import announced_loads  # late: no other part of the demo needs a store
+
+    own_addresses = {address_of(f"http://{HOST}:{port}") for port in ports}
+    return any(address_of(url) in own_addresses for urls in announced_loads().values() for url in urls)
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:

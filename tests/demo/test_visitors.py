@@ -65,7 +65,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def test_the_load_pauses_for_a_stranger_and_comes_back(http: aiohttp.ClientSession) -> None:
-    """While another client's answer streams, the load has nothing in flight; afterwards it continues."""
+    """While another client's answer streams or a sweep pauses, nothing is in flight; then it continues."""
     live = live_engine(time.monotonic)
     pause = LoadPause(quiet_s=0.0, patience_s=LONG_S)
     async with served(live, pause) as url, loaded(url, pause=pause) as driver:
@@ -74,7 +74,16 @@ async def test_the_load_pauses_for_a_stranger_and_comes_back(http: aiohttp.Clien
             await stranger.content.readany()
             await until(lambda: len(live.engine.in_flight) == 1)
             assert pause.paused
-            before = driver.done
+            before, asked = driver.done, list[bool]()
+
+            def is_swept() -> bool:
+                asked.append(True)
+                return True
+
+            pause.is_swept = is_swept
             stranger.close()
+        await until(lambda: len(asked) > 2)
+        assert pause.paused
+        pause.is_swept = lambda: False
         await until(lambda: driver.done >= before + 6)
     assert driver.failed == 0
