@@ -257,7 +257,7 @@ def _commands(result: SweepResult, again: Sequence[str]) -> tuple[list[str], str
         found[-1] = (f"{words} ({len(known) - _MOST_COMMANDS} more in the report)", line)
     if again:
         few = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
-        runs = "; with --runs 3 leads can be tested" if few else ""
+        runs = "; with --runs 3 more leads can be tested" if few else ""
         words = f"the same load again, with your addresses (make install in sparktop's repository){runs}"
         found += [(words, command) for command in again[:_MOST_AGAIN]]
         words = "to compare: save this post as post.md; this shows your newest sweep beside it"
@@ -309,7 +309,12 @@ def _condition_words(result: SweepResult) -> Iterator[str]:
     ]
     if len(hits) == len(levels):
         yield f"prefix cache hits {'0 %' if max(hits) < 1 else f'up to {max(hits):.0f} %'}"
-    elif plan.seed is not None and plan.prompts is None and not plan.depths:
+    elif (
+        plan.load in {LoadKind.CONCURRENCY, LoadKind.RATE}  # others repeat what was said before
+        and plan.seed is not None
+        and plan.prompts is None
+        and not plan.depths
+    ):
         yield "every prompt new to the prefix cache"
 
 

@@ -871,7 +871,11 @@ def _even_headline(result: SweepResult, metrics: Sequence[ComparedMetric], name:
     return alike_words([in_sentence(metric.title) for metric in even], levels) + lead
 
 
-_USES = ((4, "One user"), (16, "A few users or agents"), (MOST_CONCURRENCY, "Many users or agents"))
+_USES = (
+    (4, "One to four users"),
+    (16, "Several users or agents"),
+    (MOST_CONCURRENCY, "Many users or agents"),
+)
 """Who sends so many requests at once: (most requests, use)."""
 
 
@@ -879,7 +883,7 @@ class Choice(Struct, frozen=True):
     """Which target to use for a number of requests at once; texts hold names as escaped for the format."""
 
     use: str
-    """Who sends so many, with the levels: "One user (c1 to c4)"; of further levels of a use these alone."""
+    """Who sends so many, with the levels: "One to four users (c1 to c4)"; of a use's further levels these."""
     pick: str
     """The best target, or the best in each metric."""
     leads: str

@@ -376,7 +376,7 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     about, figures = paragraphs(post)
     setup, load, warnings = about.splitlines()
     ((use, pick, lead, not_proven, speed),) = picks(post)
-    assert (use, pick, lead) == ("One user (c2)", "**`fast`**", "decode +50 %")
+    assert (use, pick, lead) == ("One to four users (c2)", "**`fast`**", "decode +50 %")
     assert not_proven == "TTFT: no lead over 3 %; prefill: no lead over 3 %"
     assert re.fullmatch(r"[\d.]+ tok/s at c2", speed)
     assert post.startswith("## `m` on 2 × NVIDIA DGX Spark: `fast` or `slow`?\n")
@@ -429,9 +429,9 @@ def test_each_use_has_its_target() -> None:
     b = [level(1, 10.0, 200.0), level(4, 20.0, 400.0), level(8, 50.0, 600.0), level(64, 180.0, 2000.0)]
     post = post_of(made_sweep(("a", a), ("b", b)))
     one, few, many = picks(post)
-    assert one[:3] == ["One user (c1 to c4)", "**`a`**", "decode +100 %; TTFT −50 %"]
+    assert one[:3] == ["One to four users (c1 to c4)", "**`a`**", "decode +100 %; TTFT −50 %"]
     assert one[3] == "prefill: no lead over 3 %"
-    both = ["A few users or agents (c8)", "**`a` for decode, `b` for TTFT**", "decode +20 %; TTFT −33 %"]
+    both = ["Several users or agents (c8)", "**`a` for decode, `b` for TTFT**", "decode +20 %; TTFT −33 %"]
     assert few[:3] == both
     assert re.fullmatch(r"`a` [\d.]+ tok/s at c8; `b` [\d.]+ tok/s at c8", few[-1])
     assert many[:3] == ["Many users or agents (c64)", "**`b`**", "decode +100 %; TTFT −50 %"]
@@ -453,7 +453,7 @@ def test_a_level_beyond_the_slots_of_a_rival_is_no_win(slots: int | None, *, dec
     why = "`wide` has 4 slots, `narrow` 2, so requests wait there: measure with equal slots"
     unfair = [["c4", "**no fair comparison**", "`wide` decode +100 %", why]]
     assert [row[:4] for row in others] == (unfair if decides else [])
-    assert first[:2] == [f"One user ({'c1 to c2' if decides else 'c1 to c4'})", "**`wide`**"]
+    assert first[:2] == [f"One to four users ({'c1 to c2' if decides else 'c1 to c4'})", "**`wide`**"]
     assert first[2].startswith("decode +25 %")
     won = ["`wide` (+25 %)", "`wide` (+50 %)", "(`wide` +100 % †)" if decides else "`wide` (+100 %)"]
     assert [row[-1] for row in table(post)[:3]] == won
@@ -512,7 +512,7 @@ def test_a_router_is_held_against_its_engines_and_one_that_uses_one_server_is_na
     assert "to one server" not in post_of(routed_sweep(split=({"alpha": 2, "omega": 2},)))
     few = (Validity(code="few_runs", message="x"),)
     single = made_sweep(("a", [made_level(1).model_copy(update={"validity": few})]))
-    assert "with --runs 3 leads can be tested" in post_of(single)
+    assert "with --runs 3 more leads can be tested" in post_of(single)
 
 
 def test_doubts_name_their_levels() -> None:
