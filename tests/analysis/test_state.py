@@ -10,12 +10,12 @@ from msgspec.structs import replace
 
 from sparktop.analysis.state import LoadFigures, backend_state, limit_to_show
 from sparktop.analysis.summary import Summary, verdict
-from sparktop.analysis.wall import Wall, wall_of
+from sparktop.analysis.wall import STALE, Top, Wall, wall_of
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, NodeSample
-from sparktop.model.router import Sum
+from sparktop.model.router import Scrape, Sum
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,
@@ -335,6 +335,25 @@ def test_down_then_a_bad_verdict_then_full_then_waiting() -> None:
         balance=(bad,),
     )
     assert names(found) == ["dead", "swings", "full", "waits", "also calm", "calm"]
+
+
+def test_old_figures_are_stale_and_in_no_sum_or_list() -> None:
+    """After three polls and 5 s, or after two and a half scrapes; of others the 100 worst are listed."""
+    found = wall(
+        server("fresh", "g", age_s=4.0, running=1.0, waiting=2.0),
+        server("fuller", "g", age_s=4.0, running=1.0, waiting=3.0),
+        server("old", "g", age_s=6.0, running=4.0, waiting=9.0),
+        server("scraped", "g", age_s=30.0, running=1.0, waiting=0.0, scrape=Scrape("main", 15.0)),
+        server("late", "g", age_s=40.0, running=4.0, waiting=9.0, scrape=Scrape("main", 15.0)),
+    )
+    (group,) = found.groups
+    states = {one.server.name: one.state for one in group.servers}
+    assert list(states) == ["old", "late", "fuller", "fresh", "scraped"]
+    assert {name for name, state in states.items() if state == STALE} == {"old", "late"}
+    assert group.running == Sum(3.0, 3, 5)
+    assert [waiting for _, waiting in found.tops[Top.WAITING]] == [3.0, 2.0]
+    many = wall(*(server(f"s{number}", "g", waiting=number + 1.0) for number in range(150)))
+    assert [waiting for _, waiting in many.tops[Top.WAITING]] == list(range(150, 50, -1))
 
 
 def test_unknown_figures_stay_unknown() -> None:

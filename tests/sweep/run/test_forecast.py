@@ -20,9 +20,10 @@ from sparktop.model.load import LoadMode
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import make_plan
-from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult
+from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult, Validity
 from sparktop.sweep.run.forecast import LEAST_FACTOR, forecast, pieces
 from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step
+from sparktop.sweep.terms.definitions import CUT_SHORT
 from stage.sweep import RehearsedSweep
 from tests.known import known
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
@@ -105,13 +106,19 @@ def test_a_sweep_is_foretold_from_an_earlier_one(
 
 
 def test_another_server_or_model_tells_nothing() -> None:
-    """A target is its address and, if one is requested, its model; the name may change."""
+    """A target is its address and, if one is requested, its model; nor does a level that went otherwise."""
     none = "rough: no earlier sweep"
     for target, is_known in ((replace(A, name="new"), True), (replace(A, model="m"), True)):
         found = forecast(replace(PLAN, targets=(target,)), [swept()])
         assert found.why.startswith("estimated from") is is_known
     assert forecast(replace(PLAN, targets=(replace(A, model="n"),)), [swept()]).why.startswith(none)
     assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why == f"{none} of b with these settings"
+    for wrong in (
+        {"requests": Requests(ok=2, failed=1)},  # requests that failed return early
+        {"validity": (Validity(code=CUT_SHORT, message="x"),)},
+        {"depth": 4096},
+    ):
+        assert forecast(PLAN, [swept(made_level(1).model_copy(update=wrong))]).why.startswith(none)
     search = forecast(replace(PLAN, slo=(SloCondition("ttft_p90_ms", 2000.0),)), [swept()])
     assert (search.why, search.time) == ("unknown: the servers decide how many levels", None)
 

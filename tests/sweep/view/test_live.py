@@ -16,6 +16,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.commands.sweep.run import progress_line
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
@@ -98,6 +99,39 @@ def test_the_moment_holds_the_figures_of_the_level(played: PlayedSweep) -> None:
     live = known(played.view.view().live)
     assert live.ttft_p50_now_ms == now.ttft_p50_ms
     assert now.tps == pytest.approx(RATE, rel=0.35)
+
+
+def test_figures_of_now_are_without_the_warm_up_and_count_failures(played: PlayedSweep) -> None:
+    """Also whether the servers are simulated is known before a result; a level that is over holds none."""
+    played.view.sample(replace(played.snapshot(), simulated=True))
+    played.view.sample(played.snapshot())
+    played.run("spark-a", 2, 0, warm_up=True)
+    view = played.view.view(played.clock.now + 1)
+    now = known(view.moment)
+    assert (now.ended, now.ttft_p50_ms, now.tokens, now.in_flight) == (0, None, 0, 0)
+    assert view.simulated
+    assert view.levels[1].state is LevelState.WARMING_UP
+    played.run("spark-a", 2, 0, upto_s=1.0)
+    level, failure = view.levels[1].key, RequestFailure(FailureKind.TIMEOUT, "late", 1.0)
+    ends = RequestEnded("spark-a-2-0-0", played.clock.now, EndReason.ERROR, failure)
+    played.tell(level, ends, flying=1)
+    now = known(played.view.view().moment)
+    assert (now.ended, now.failed, now.in_flight, now.tokens > 0) == (1, 1, 1, True)
+    played.view.take(LoadBatch(level, (LevelEnded(played.clock.now),)))
+    assert known(played.view.view().moment).in_flight == 0
+
+
+def test_a_target_that_does_not_answer_leaves_its_levels_out(played: PlayedSweep) -> None:
+    """Those of the others are made; the time of the sweep stands once it has ended."""
+    made = known(played.result.target("spark-a")).levels
+    silent = made_sweep(("spark-a", made), ("proxy", ()))
+    targets = (silent.targets[0], silent.targets[1].model_copy(update={"error": "refused"}))
+    result = silent.model_copy(update={"targets": targets})
+    played.view.take(LevelMeasured("spark-a", made[0], result.model_copy(update={"status": None})))
+    assert [one.state for one in played.view.view().levels][2:] == [LevelState.LEFT_OUT] * 2
+    played.view.take(SweepEnded(result))
+    elapsed_s, played.clock.now = played.view.view().elapsed_s, played.clock.now + 60.0
+    assert played.view.view().elapsed_s == elapsed_s
 
 
 def test_the_end_gives_what_the_file_gives(played: PlayedSweep) -> None:

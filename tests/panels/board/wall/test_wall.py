@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.state import GRAVITY
 from sparktop.analysis.wall import NODE_GRAVITY, Wall, WallGroup, node_of, wall_of, wall_of_fleet
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import LostGpu, MemoryReading, NodeSample
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, Scrape
 from sparktop.model.series import HistoryTable, Series
@@ -188,6 +189,8 @@ def test_a_machine_without_a_gpu_is_known() -> None:
     assert cell_of("no GPU") == cell_of("idle")
     assert node_of(replace(view, scrape=Scrape("main", 15.0))).state == "unknown"
     assert node_of(replace(view, gpus_lost=(LostGpu(0),))).state == "GPU lost"
+    late = Failure(FailureKind.LATE, "its Prometheus does not answer", 0.0)
+    assert not node_of(replace(view, failure=late)).down
 
 
 def history(points: Mapping[float, float | None]) -> Series:
