@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.placement import (
     Backend,
     Machine,
     address_of,
     engine_of,
+    launched_slots,
     match_deployments,
     orphaned_pids,
     place_backends,
+    rank_of,
+    server_process,
     with_backends,
 )
 from sparktop.model.node import NodeIdentity, Workload, Workloads
@@ -87,6 +91,31 @@ def node(name: str, *names: str) -> Machine:
 
 
 FIRST, SECOND = node("a", "VLLM::Worker_TP0"), node("b", "VLLM::Worker_TP1")
+
+
+def test_a_higher_rank_belongs_to_the_one_backend_that_lacks_it() -> None:
+    """With TP=2 over two nodes, the backend is on both, the node with rank 0 first; stages are ranks too."""
+    assert place_backends([backend("http://a:8000")], [SECOND, FIRST]) == {"v": ("a", "b")}
+    four = [node(name, f"VLLM::Worker_TP{rank}") for rank, name in enumerate("abcd")]
+    assert place_backends([backend("http://a:8000")], [four[3], *four[:3]]) == {"v": ("a", "b", "c", "d")}
+    ranks = {name: rank_of(f"VLLM::Worker_{name}") for name in ("TP0", "PP1_TP3_EP3", "DP1")}
+    assert ranks == {"TP0": (0, 0), "PP1_TP3_EP3": (1, 3), "DP1": None}
+
+
+def test_a_server_s_process_is_that_of_its_port_with_the_slots_of_all_its_cores() -> None:
+    """Two with the port, or none of several, are none; a container may forward another port."""
+    server = Workload(1, "vllm", "server", port=8000, flags=("--max-num-seqs 48",))
+    other = replace(server, pid=2, port=8001)
+    url = "http://a:8000"
+    for processes, alone, found in (
+        ((server, other), False, server),
+        ((server, replace(other, port=8000)), False, None),
+        ((other,), True, None),
+        ((replace(other, container="c"),), True, replace(other, container="c")),
+    ):
+        assert server_process(url, "vllm", Workloads(processes), alone=alone) == found
+    assert [launched_slots(server, lanes) for lanes in (0, 1, 2)] == [48, 48, 96]
+    assert launched_slots(replace(server, flags=()), 2) is None
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,15 @@ from sparktop.analysis.stall import (
     GpuWork,
     Standstill,
     StandstillClock,
+    excuse_of,
     judge_standstill,
     power_limits,
+    rdma_mb_per_s,
     reason_of_standstill,
 )
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.event import Progress
+from sparktop.model.node import MemoryReading, NetworkReading, NodeSample
 
 MOVING = LaneSample("0", running=3.0, waiting=1.0, kv_cache_percent=12.5, generation_tokens=900.0)
 
@@ -89,6 +92,23 @@ def test_a_rank_of_sglang_at_rest_is_no_standstill() -> None:
     assert alone.may_be_stale
     alone, _ = clock_of(*[replace(MOVING, waiting=0.0)] * 50, engine="sglang")
     assert not alone.may_be_stale
+    stale = Standstill(200.0, has_answered=True, gpus=(BLOCKED,), may_be_stale=True)
+    assert judge_standstill(stale) is Progress.MOVING
+    assert judge_standstill(replace(stale, gpus=(SPINNING,))) is Progress.STUCK
+
+
+def test_swap_is_an_excuse_and_traffic_is_that_of_links_that_are_up() -> None:
+    """From 4.1 MB/s on; the traffic of a machine that reports none is unknown, and so is that of all."""
+    for bytes_per_s, excuse in ((4e6, None), (5e6, "its machine swaps 5 MB/s in")):
+        memory = MemoryReading(swap_in_bytes_per_s=bytes_per_s)
+        assert excuse_of(MOVING, [NodeSample(0.0, memory=memory)]) == excuse
+    up, down = (
+        NetworkReading(name, "rdma", up=is_up, rx_bytes_per_s=1e6, tx_bytes_per_s=2e6)
+        for name, is_up in (("a", True), ("b", False))
+    )
+    linked = NodeSample(0.0, network=(up, down))
+    assert rdma_mb_per_s([linked]) == 3.0
+    assert rdma_mb_per_s([linked, NodeSample(0.0)]) is None
 
 
 def test_what_the_http_side_counts_is_no_progress() -> None:

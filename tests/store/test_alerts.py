@@ -270,6 +270,16 @@ def test_an_lmcache_that_fails_is_an_alert_whatever_it_says_of_its_health(world:
     assert alerts(world) == []
 
 
+def test_a_sweep_preempts_on_purpose_and_an_lmcache_gets_well(world: World) -> None:
+    """While this program loads a server its preemptions are no alert; none unhealthy is no fault."""
+    for at, preemptions, unhealthy in ((1000, 0.0, 1.0), (1001, 3.0, 1.0)):
+        world.feed(lane(at, preemptions=preemptions, gauges={"lmcache_unhealthy": unhealthy}))
+    assert {name for name, _ in alerts(world)} == {"backend:b:preempting", "backend:b:lmcache"}
+    world.store.begin_own_load(frozenset({"b"}))
+    world.feed(lane(1002, preemptions=6.0, gauges={"lmcache_unhealthy": 0.0}))
+    assert alerts(world) == []
+
+
 # Alerts about nodes: raised at one level, cleared at another, in one clean line with figures.
 
 MIB = 2**20

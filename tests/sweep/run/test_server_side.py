@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import (
     EndReason,
     LoadEvent,
@@ -26,7 +27,7 @@ from sparktop.model.load import (
 from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
-from sparktop.store import Store
+from sparktop.store import SourceKey, Store
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.run.level import LevelRecord
@@ -44,7 +45,9 @@ from sparktop.sweep.run.server_side import (
     server_point,
     watched_backends,
     watched_nodes,
+    watched_slots,
 )
+from tests.known import known
 
 SOLO = SweepTarget("a", "http://10.0.0.1:8000", nodes=("n1",))
 
@@ -151,6 +154,22 @@ def test_who_is_behind_a_target_is_found_by_address() -> None:
     named = replace(proxy, backends={"x": "http://10.0.0.2:8000", "gone": "http://10.0.0.3:8000"})
     assert watched_backends(named, snapshot) == ("two",)
     assert watched_backends(replace(SOLO, name="q", url="http://q:1"), snapshot) == ()
+    of_one = replace(snapshot, backends=(replace(snapshot.backends[0], slots=8), snapshot.backends[1]))
+    assert watched_slots(Plan((SOLO, proxy)), of_one) == {"a": 8}, "those of two are unknown"
+
+
+def test_a_log_keeps_the_newest_and_a_silence_ends_with_an_answer() -> None:
+    """A server's newest sample stays however old it is; a failure lasts since the first in a row."""
+    log, key = ServerLog(), SourceKey.backend("a")
+    for at in (1.0, 2.0):
+        log.accept(key, sample(at))
+    log.forget(9.0)
+    assert [point.at for point in log.servers("a", [(0.0, 9.0)])] == [2.0]
+    for at in (3.0, 4.0):
+        log.accept(key, Failure(FailureKind.REFUSED, "nothing listens", at))
+    assert known(log.silence("a"))[0] == 3.0
+    log.accept(key, sample(5.0))
+    assert log.silence("a") is None
 
 
 def test_a_machine_is_its_product_its_gpus_and_its_driver() -> None:

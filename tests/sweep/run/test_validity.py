@@ -234,6 +234,13 @@ def test_tokens_that_no_chunk_shows_are_told_with_what_they_cost() -> None:
         "no chunk shows 480 of 768 tokens (12 of 12 requests): "
         "TTFT, ITL, TPOT, decode, pure decode cannot be measured"
     )
+    shown: dict[str, object] = dict.fromkeys(("ttft_ms", "itl_ms"), Latency(mean=20.0))
+    shown |= dict.fromkeys(("decode_tps", "pure_decode_tps"), Rate(mean=1.0))
+    some = TokenCounts(prompt=12 * 128, generated=12 * 64, hidden=2, hidden_requests=1)
+    for requests, codes in ((12, ["hidden_tokens"]), (100, [])):
+        few = {"tokens": some, "requests": Requests(ok=requests), **shown}
+        marks = judge(PLAN, GOOD.model_copy(update=few), FACTS)
+        assert [mark.code for mark in marks if mark.code == "hidden_tokens"] == codes
 
 
 def logged(*servers: tuple[str, float, float]) -> ServerLog:
