@@ -114,8 +114,8 @@ def read_token(
         UsageError: the file cannot be read, or its first line or the variable is not a valid token.
     """
     if file is None:
-        given = env.get(variable)
-        return (None, None) if given is None else (checked_token(given, variable), None)
+        given_token = env.get(variable)
+        return (None, None) if given_token is None else (checked_token(given_token, variable), None)
     name = f"--token-file {clean(file, 300)}"
     try:
         content, about = read_bounded(Path(file), 2 * _MOST_TOKEN)
@@ -167,8 +167,8 @@ class Guard:
         """
         if self._digest is None:
             return True
-        scheme, _, given = (authorization or "").partition(" ")
-        same = hmac.compare_digest(_sha256_of(given.strip()), self._digest)
+        scheme, _, given_credentials = (authorization or "").partition(" ")
+        same = hmac.compare_digest(_sha256_of(given_credentials.strip()), self._digest)
         return same and scheme.lower() == "bearer"
 
 

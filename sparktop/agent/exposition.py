@@ -221,9 +221,9 @@ def _memory_by_program(gpu: GpuReading) -> Iterator[Point]:
     sizes: dict[str, float | None] = {}
     for process in gpu.processes or ():
         name = clean(process.name, LABEL_LIMIT)
-        before = sizes.get(name, 0.0)
+        size_before = sizes.get(name, 0.0)
         more = process.memory_bytes
-        sizes[name] = None if before is None or more is None else before + more
+        sizes[name] = None if size_before is None or more is None else size_before + more
     return (((name,), size) for name, size in sizes.items())
 
 

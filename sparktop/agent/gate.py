@@ -48,11 +48,11 @@ class Rates:
 
         If so, remove a token from its bucket.
         """
-        now = self._clock()
-        left, at = self._buckets.pop(peer, (self._burst, now))
-        left = min(self._burst, left + (now - at) * self._per_s)
-        is_admitted = left >= 1.0
-        self._buckets[peer] = (left - is_admitted, now)
+        now_s = self._clock()
+        tokens_left, at = self._buckets.pop(peer, (self._burst, now_s))
+        tokens_left = min(self._burst, tokens_left + (now_s - at) * self._per_s)
+        is_admitted = tokens_left >= 1.0
+        self._buckets[peer] = (tokens_left - is_admitted, now_s)
         if len(self._buckets) > self._most_peers:
             # The peer with the oldest request has the fullest bucket, so forgetting it gives away least.
             del self._buckets[next(iter(self._buckets))]
@@ -436,8 +436,8 @@ class Gate:
         Schedule the next check while any connection is open.
         """
         self._timer = None
-        now = self._clock()
+        now_s = self._clock()
         for connection in list(self._connections.values()):
-            connection.check_speed(now)
+            connection.check_speed(now_s)
         if self._connections:
             self._timer = asyncio.get_running_loop().call_later(self._limits.check_s, self._check_speeds)

@@ -72,16 +72,16 @@ def from_line(line: bytes) -> Ask:
         AskError: the line is not a JSON object, or a value has the wrong type.
     """
     try:
-        given = json.loads(line)
+        question = json.loads(line)
     except (ValueError, RecursionError):
         raise AskError("the line is not JSON") from None
-    if not isinstance(given, dict):
+    if not isinstance(question, dict):
         raise AskError("the line is not a JSON object")
-    since, interval_s = (_number(key, given.get(key)) for key in ("since", "interval_s"))
-    processes = given.get("processes")
+    since, interval_s = (_number(key, question.get(key)) for key in ("since", "interval_s"))
+    processes = question.get("processes")
     if processes is not None and not isinstance(processes, bool):
         raise AskError("processes must be true or false")
-    return Ask(since, bool(processes), _clamp_interval(interval_s), given.get("ranks") is True)
+    return Ask(since, bool(processes), _clamp_interval(interval_s), question.get("ranks") is True)
 
 
 def _number(key: str, given: object) -> float | None:
@@ -168,10 +168,10 @@ class Output:
         Raises:
             OSError: the other end of the pipe is closed.
         """
-        left = memoryview(line + b"\n")
-        while left:
+        unwritten = memoryview(line + b"\n")
+        while unwritten:
             try:
-                left = left[os.write(self._descriptor, left) :]
+                unwritten = unwritten[os.write(self._descriptor, unwritten) :]
             except BlockingIOError:
                 await _wait_until_ready(self._descriptor, reading=False)
 
@@ -282,11 +282,11 @@ class Sampler:
     @property
     def interval_s(self) -> float:
         """Seconds between samples: the smallest interval of recent requests, else the default interval."""
-        now = self._clock()
+        now_s = self._clock()
         recent = [
             each
             for each, at in self._asked_intervals.items()
-            if now - at <= max(_KEPT_LEAST_S, _KEPT_INTERVALS * each)
+            if now_s - at <= max(_KEPT_LEAST_S, _KEPT_INTERVALS * each)
         ]
         return min(recent, default=DEFAULT_INTERVAL_S)
 
@@ -302,12 +302,12 @@ class Sampler:
         `ask` requests. Only the last sample returned has this table. If reading fails, return the `Failure`,
         unless there are samples newer than `ask.since`.
         """
-        now = self._clock()
-        lacks_table = self._record_request(ask, now)
+        now_s = self._clock()
+        lacks_table = self._record_request(ask, now_s)
         limit_s = _OLD_SHARE * self.interval_s
         limit_s = limit_s if fresh_s is None else min(limit_s, fresh_s)
-        old = not self._samples or now - self._samples[-1].at >= limit_s
-        failure = await self._take_sample() if old or lacks_table else None
+        is_old = not self._samples or now_s - self._samples[-1].at >= limit_s
+        failure = await self._take_sample() if is_old or lacks_table else None
         if self._taking is None:
             self._schedule_next()  # the interval may have changed
         samples = self._samples_after(ask.since, self._clock())
@@ -379,14 +379,14 @@ class Sampler:
 
     async def _read_next(self) -> Failure | None:
         """Read and store a sample, and schedule the next sample; return the `Failure` if it failed."""
-        self._tried_at = now = self._clock()
-        self._reader.show_processes = self._wants_table(now)
+        self._tried_at = now_s = self._clock()
+        self._reader.show_processes = self._wants_table(now_s)
         try:
             reading = await self._reader.poll(DEADLINE_S)
         except Exception as error:  # noqa: BLE001 - the one place that catches errors of every sample
             _log.exception("reading this machine failed")
-            what = f"{type(error).__name__}: {clean(error)}"
-            message = f"an error in sparktop while the machine was read: {what}"
+            error_words = f"{type(error).__name__}: {clean(error)}"
+            message = f"an error in sparktop while the machine was read: {error_words}"
             reading = Failure(FailureKind.INTERNAL, message, self._clock())
         finally:
             self._taking = None
@@ -498,10 +498,10 @@ async def _answer_line(sampler: Sampler, ranks: RasReader, line: bytes) -> bytes
 
 
 def _encode_reply(sampler: Sampler, samples: tuple[NodeSample, ...]) -> bytes:
-    made = make_reply(
+    reply = make_reply(
         sampler.identity, samples, sampler.now(), wall_s=time.time(), interval_s=sampler.interval_s
     )
-    return encode(made)
+    return encode(reply)
 
 
 _STDIN, _STDOUT = 0, 1

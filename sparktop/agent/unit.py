@@ -99,8 +99,8 @@ def _home_values(program: Path, *files: Path) -> dict[str, str]:
         owner = home_path.owner()
     except (KeyError, OSError):
         owner = "nobody"
-    shown = "".join(char if char.isprintable() else "?" for char in str(home_path))
-    return {"home": shown, "program": str(program), "owner": owner}
+    shown_path = "".join(char if char.isprintable() else "?" for char in str(home_path))
+    return {"home": shown_path, "program": str(program), "owner": owner}
 
 
 def _in_home(path: Path) -> bool:

@@ -176,24 +176,24 @@ def parse_palette(name: str, text: str, *, where: str = "") -> Palette:
     except (ValueError, RecursionError) as error:  # nested too deeply, or a number with thousands of digits
         raise ConfigError(f"{where}: {clean(error)}") from None
     ansi = data.get("ansi") is True
-    wanted = "a name of the 16 colours or default" if ansi else "a colour like #1f2933"
-    given, stops_given = (
+    expected_words = "a name of the 16 colours or default" if ansi else "a colour like #1f2933"
+    given_colors, stops_given = (
         data[key] if isinstance(data.get(key), dict) else {} for key in ("colors", "gradients")
     )
     colors: dict[str, str] = {}
     for role in (*COLOR_ROLES, *OPTIONAL_ROLES):
-        value = given.get(role)
+        value = given_colors.get(role)
         if value is None and role in OPTIONAL_ROLES:
             continue
         is_valid = _is_color(value, ansi=ansi) or (role == "background" and value == DEFAULT)
         if not (is_valid and isinstance(value, str)):
-            raise ConfigError(f"{where}: colors.{role} must be {wanted}")
+            raise ConfigError(f"{where}: colors.{role} must be {expected_words}")
         colors[role] = value
     gradients: dict[str, tuple[str, ...]] = {}
     for role in GRADIENT_ROLES:
         stops = stops_given.get(role)
         if not isinstance(stops, list) or not stops or not all(_is_color(c, ansi=ansi) for c in stops):
-            raise ConfigError(f"{where}: gradients.{role} must be a list, each item {wanted}")
+            raise ConfigError(f"{where}: gradients.{role} must be a list, each item {expected_words}")
         gradients[role] = _gradient_steps(tuple(stops), ansi=ansi)
     title = clean(data.get("title", name), _NAME_WIDTH)
     return Palette(name, title, data.get("dark") is not False, ansi, colors, gradients)

@@ -201,8 +201,8 @@ def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Mistake]:
             near = did_you_mean(name, actions) or f" (known here: {', '.join(actions)})"
             yield Mistake(("keys", name), f"is unknown{near}")
     tables = list(_tables(data, "sweeps"))
-    given = [table.get("key") for _, table in tables]
-    preset_keys = [key if isinstance(key, str) else None for key in given]
+    written_keys = [table.get("key") for _, table in tables]
+    preset_keys = [key if isinstance(key, str) else None for key in written_keys]
     for place, message in wrong_keys(given_keys, preset_keys).items():
         yield Mistake(("keys", place) if isinstance(place, str) else (*tables[place][0], "key"), message)
 

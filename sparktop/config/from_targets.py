@@ -160,5 +160,5 @@ def _why_unanswered(failure: Failure | None) -> Iterator[str]:
 
 def _in_a_line(*facts: object) -> Iterator[str]:
     """Yield those facts that are known, if any, in one line."""
-    if known := [clean(fact, 120) for fact in facts if fact]:
-        yield ", ".join(known)
+    if known_facts := [clean(fact, 120) for fact in facts if fact]:
+        yield ", ".join(known_facts)

@@ -253,11 +253,11 @@ def wrong_keys(keys: Mapping[str, str], presets: Sequence[str | None] = ()) -> d
     `keys` no longer owns its usual key.
     """
     usual: dict[str | int, tuple[str, ...]] = {key.name: key.keys for key in KEYS}
-    given: dict[str | int, str] = {name: text for name, text in keys.items() if name in usual}
-    given |= {number: text for number, text in enumerate(presets) if text is not None}
-    faults = {place: _fault_of(text) for place, text in given.items()}
+    given_keys: dict[str | int, str] = {name: text for name, text in keys.items() if name in usual}
+    given_keys |= {number: text for number, text in enumerate(presets) if text is not None}
+    faults = {place: _fault_of(text) for place, text in given_keys.items()}
     wrong = {place: fault for place, fault in faults.items() if fault is not None}
-    moved = {place: textual_key(text) or "" for place, text in given.items() if place not in wrong}
+    moved = {place: textual_key(text) or "" for place, text in given_keys.items() if place not in wrong}
     yielding: dict[str | int, tuple[str, ...]] = {
         key.name: () for key in KEYS if key.yields and not set(key.keys).isdisjoint(moved.values())
     }
@@ -267,7 +267,7 @@ def wrong_keys(keys: Mapping[str, str], presets: Sequence[str | None] = ()) -> d
             is_before = isinstance(owner, str) or (isinstance(place, int) and owner < place)
             if owner != place and is_before and key in owner_keys:
                 name = f"'{owner}'" if isinstance(owner, str) else "another preset"
-                wrong.setdefault(place, f"cannot be {given[place]!r}: {name} has it")
+                wrong.setdefault(place, f"cannot be {given_keys[place]!r}: {name} has it")
     return wrong
 
 

@@ -151,13 +151,13 @@ def with_values(text: str, values: Mapping[SettingPath, Value]) -> str:
         ConfigError: the text is not valid, or a value cannot be changed alone.
     """
     for path, value in values.items():
-        before = _parse_or_raise(text)
+        document_before = _parse_or_raise(text)
         text = _with_value(text, path, value)
-        wanted: object = value
+        wanted_value: object = value
         if len(path) == 2:  # noqa: PLR2004 - a table and its key
-            table = before.get(path[0], {})
-            wanted = {**table, path[1]: value} if isinstance(table, dict) else False
-        if _parse_or_raise(text) != {**before, path[0]: wanted}:
+            table = document_before.get(path[0], {})
+            wanted_value = {**table, path[1]: value} if isinstance(table, dict) else False
+        if _parse_or_raise(text) != {**document_before, path[0]: wanted_value}:
             raise ConfigError(
                 f"{'.'.join(path)} could not be changed without changing more: edit the file by hand"
             )

@@ -228,8 +228,8 @@ class DemoCluster:
         ready, _, _ = select.select([stdout], [], [], _START_S)
         line = stdout.readline() if ready else b""
         if not line:
-            what = "their process ended" if ready else f"no word for {_START_S:.0f} s"
-            raise SparktopError(f"the simulated servers did not start: {what}")
+            end_words = "their process ended" if ready else f"no word for {_START_S:.0f} s"
+            raise SparktopError(f"the simulated servers did not start: {end_words}")
         answer: dict[str, list[int]] = json.loads(line)
         if "error" in answer:
             raise SparktopError(f"the simulated servers did not start: {answer['error']}")

@@ -273,11 +273,11 @@ class EngineSite:
         Raises:
             OSError: the address cannot be used.
         """
-        now = time.monotonic()
+        now_s = time.monotonic()
         seed = f"{self._seed}/{self._starts}"
         self._starts += 1
         self._cores = tuple(
-            self._make_core(rank, f"{seed}/{rank}" if rank else seed, now)
+            self._make_core(rank, f"{seed}/{rank}" if rank else seed, now_s)
             for rank in range(self._server.lanes)
         )
         counts = self._server.lane_counts
@@ -417,9 +417,9 @@ class LiveEngine:
         Raises:
             ValueError: the request could never fit into the KV cache, or its id is in use.
         """
-        now = self.catch_up()
-        self.engine.submit(request, now)
-        self.histograms.count_arrival(request.request_id, now)
+        now_s = self.catch_up()
+        self.engine.submit(request, now_s)
+        self.histograms.count_arrival(request.request_id, now_s)
         answer = self._answers[request.request_id] = Answer()
         self._set_timer()
         return answer
@@ -439,10 +439,10 @@ class LiveEngine:
 
     def catch_up(self) -> float:
         """Advance the engine to the current time and deliver its events; return the current time."""
-        now = max(self._clock(), self.engine.now_s)
+        now_s = max(self._clock(), self.engine.now_s)
         if not self._closed:
-            self._deliver_events(now)
-        return now
+            self._deliver_events(now_s)
+        return now_s
 
     def close(self) -> None:
         """Stop the engine; requests in flight end as aborted."""
@@ -513,10 +513,10 @@ class LiveCores:
         Raises:
             ValueError: the request could never fit into the KV cache, or its id is in use.
         """
-        now = self._clock()
-        core = self._router.choose(now) or 0
+        now_s = self._clock()
+        core = self._router.choose(now_s) or 0
         answer = self._cores[core].submit(request)
-        self._router.record_start(core, now)
+        self._router.record_start(core, now_s)
         self._core_of[request.request_id] = core
         return answer
 

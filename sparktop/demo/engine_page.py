@@ -182,8 +182,8 @@ def _sleep_states(engine: Engine, _: EngineHistograms) -> Mapping[str, float]:
 
 
 def _waiting_by_reason(engine: Engine, _: EngineHistograms) -> Mapping[str, float]:
-    now = engine.gauges
-    return {"capacity": now.waiting - now.deferred, "deferred": now.deferred}
+    gauges = engine.gauges
+    return {"capacity": gauges.waiting - gauges.deferred, "deferred": gauges.deferred}
 
 
 _Metric = tuple[str, str, str, Callable[[Engine, EngineHistograms], Value]]

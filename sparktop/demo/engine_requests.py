@@ -241,7 +241,7 @@ class TokenReply(Struct):
     def whole(self, ended: RequestEnded) -> dict[str, Any]:
         """Return the JSON object of the complete response, for a request without streaming."""
         text = "".join(self._words)
-        said: dict[str, Any] = {"text": text}
+        content: dict[str, Any] = {"text": text}
         if self.asked.chat:
             message = {
                 "role": "assistant",
@@ -249,8 +249,8 @@ class TokenReply(Struct):
                 "reasoning_content": None,
                 "tool_calls": list[str](),
             }
-            said = {"message": message}
-        choice = self._choice_fields(said, self.token_ids, self._finish_reason())
+            content = {"message": message}
+        choice = self._choice_fields(content, self.token_ids, self._finish_reason())
         body = self._top_fields("chat.completion" if self.asked.chat else "text_completion")
         body |= {"choices": [choice], "usage": self._usage_fields(ended)}
         if self.asked.return_token_ids:
@@ -371,9 +371,9 @@ def block_hashes(tokens: Sequence[int], block_tokens: int, salt: str | None = No
     salts have no hash in common.
     """
     # Tuples of integers have the same hash in every process, unlike text.
-    before = crc32(salt.encode("utf-8", "replace")) if salt else 0
+    hash_before = crc32(salt.encode("utf-8", "replace")) if salt else 0
     hashes: list[int] = []
     for end in range(block_tokens, len(tokens) + 1, block_tokens):
-        before = hash((before, *tokens[end - block_tokens : end]))
-        hashes.append(before)
+        hash_before = hash((hash_before, *tokens[end - block_tokens : end]))
+        hashes.append(hash_before)
     return tuple(hashes)

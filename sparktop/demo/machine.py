@@ -458,10 +458,10 @@ def _workloads(at: float, condition: LoadEffects, machine: SimulatedMachine) -> 
     workloads = workloads_at(at, machine, round(percent, 1), age_s=condition.age_s, compilers=compilers)
     if not machine.orphan_bytes:
         return workloads
-    left = node.Workload(
+    killed_workload = node.Workload(
         _ORPHAN_PID, "vllm", "engine core", age_s=2 * _AGE_S + at, cpu_percent=0.0, adopted=True
     )
-    return replace(workloads, processes=(left, *workloads.processes))
+    return replace(workloads, processes=(killed_workload, *workloads.processes))
 
 
 def _processes(at: float, condition: LoadEffects, machine: SimulatedMachine) -> node.ProcessTable:
@@ -569,12 +569,12 @@ class MachineReader:
 
         If `engine` is None, remove the current engine, which frees its memory and lets the GPU cool.
         """
-        now = self._clock()
+        now_s = self._clock()
         self._engine = engine
         self._start = None if engine is None else self._start
         self.thermal.idle_w = BARE_W if engine is None else LOADED_W
-        self.thermal.draw(now, None)
-        self._at, self._totals_before, self._condition = now, self._totals_until(now), None
+        self.thermal.draw(now_s, None)
+        self._at, self._totals_before, self._condition = now_s, self._totals_until(now_s), None
 
     def begin_start(self, takes_s: float, *, hangs: bool = False) -> None:
         """Show a server that starts now; `attach` is called with its engine after `takes_s` seconds.
@@ -587,9 +587,9 @@ class MachineReader:
 
     def reboot(self, down_s: float) -> None:
         """Simulate a reboot: the machine is down for `down_s` seconds from now, then has a new boot id."""
-        now = self._clock()
-        self._down_until, self._boots = now + down_s, self._boots + 1
-        self._machine = replace(self._machine, leak_from_s=now + down_s)
+        now_s = self._clock()
+        self._down_until, self._boots = now_s + down_s, self._boots + 1
+        self._machine = replace(self._machine, leak_from_s=now_s + down_s)
         name = self._identity.hostname
         self._identity = structs.replace(
             self._identity,
@@ -600,15 +600,15 @@ class MachineReader:
 
     def sample(self) -> node.NodeSample:
         """Return a sample of the machine at the current time."""
-        now = self._clock()
-        if self._condition is None or now - self._at >= _SHORTEST_S:
-            self._condition = self._condition_since_last(now)
-            self._at, self._totals_before = now, self._totals_until(now)
-        sample = sample_of(now, self._condition, self._machine)
+        now_s = self._clock()
+        if self._condition is None or now_s - self._at >= _SHORTEST_S:
+            self._condition = self._condition_since_last(now_s)
+            self._at, self._totals_before = now_s, self._totals_until(now_s)
+        sample = sample_of(now_s, self._condition, self._machine)
         if sample.workloads is not None and sample.workloads.processes:
-            if now // _READ_EVERY_S != self._read_at // _READ_EVERY_S:
-                self._read_at = now  # whatever the pace of samples, one of them is the reading itself
-            sample = replace(sample, workloads=replace(sample.workloads, age_s=now - self._read_at))
+            if now_s // _READ_EVERY_S != self._read_at // _READ_EVERY_S:
+                self._read_at = now_s  # whatever the pace of samples, one of them is the reading itself
+            sample = replace(sample, workloads=replace(sample.workloads, age_s=now_s - self._read_at))
         if self.port is not None and sample.workloads is not None:  # the port is one of this program's
             sockets = read_sockets("/proc", os.getpid(), self.port, contained=False)
             processes = tuple(
@@ -621,9 +621,9 @@ class MachineReader:
     async def poll(self, deadline_s: float) -> node.NodeSample | Failure:
         """Return a sample of the machine at the current time, without waiting."""
         del deadline_s
-        now = self._clock()
-        if now < self._down_until:
-            return Failure(FailureKind.UNREACHABLE, "the simulated machine is down", now)
+        now_s = self._clock()
+        if now_s < self._down_until:
+            return Failure(FailureKind.UNREACHABLE, "the simulated machine is down", now_s)
         return self.sample()
 
     async def close(self) -> None:
@@ -648,8 +648,8 @@ class MachineReader:
             power_w, throttled, busy, host, rows_per_s = thermal.power_w(), 0.0, float(in_step), 0.0, 0.0
         else:
             power_w, throttled, busy, host, rows_per_s = (
-                (after - before) / took_s
-                for after, before in zip(self._totals_until(now), self._totals_before, strict=True)
+                (total - total_before) / took_s
+                for total, total_before in zip(self._totals_until(now), self._totals_before, strict=True)
             )
         busy = min(1.0, busy)
         pair = _ALONE_BYTES_PER_S * busy

@@ -85,15 +85,15 @@ async def _start_engines(
     stack: AsyncExitStack, plan: DemoPlan, pause: LoadPause
 ) -> tuple[list[int], list[int]]:
     """Serve all engines, and an agent for each machine; return the ports of engines and of agents."""
-    scenario, now, places = plan.effective_scenario(), time.monotonic(), count()
+    scenario, now_s, places = plan.effective_scenario(), time.monotonic(), count()
     ports: list[int] = []
     agents: list[int] = []
     for backend, server in enumerate(scenario.servers(plan.backends)):
         readers, spans = list[MachineReader](), server.profile.nodes > 1
         for rank in range(server.machines):
             index = next(places)
-            heat = scenario.thermal_of(index, start_s=now)
-            machine = replace(scenario.machine_of(index, start_s=now), rank=rank if spans else None)
+            heat = scenario.thermal_of(index, start_s=now_s)
+            machine = replace(scenario.machine_of(index, start_s=now_s), rank=rank if spans else None)
             address = f"192.168.100.{11 + index}" if spans else None
             readers.append(MachineReader(heat, machine, name=backend_name(index), address=address))
         site = EngineSite(server, readers, seed=f"{plan.seed}/{backend}", pause=pause)

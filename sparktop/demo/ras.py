@@ -105,12 +105,12 @@ class SimulatedJob:
     def report(self) -> RanksAnswer:
         """Return what NCCL reports at present."""
         gone_ranks = [rank for rank, reader in enumerate(self._readers) if reader.symptoms.engine_gone]
-        now = self._clock()
+        now_s = self._clock()
         if not gone_ranks:
             self._gone_since = None
         elif self._gone_since is None:
-            self._gone_since = now
-        dead = self._gone_since is not None and now - self._gone_since >= DEAD_AFTER_S
+            self._gone_since = now_s
+        dead = self._gone_since is not None and now_s - self._gone_since >= DEAD_AFTER_S
         steps = max(reader.steps for reader in self._readers)
         counts = ({"AllReduce": 1}, {"AllGather": 23}, {"AllReduce": _BEFORE + _CALLS_PER_STEP * steps})
         comms = (

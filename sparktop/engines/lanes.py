@@ -325,10 +325,10 @@ class HistogramReader:
         self._series: list[tuple[Callable[[Sequence[float]], tuple[float, ...]], int]] = []
         """For each series: a function that returns its cumulative counts, and the index of its sum."""
         series = _by_series(buckets) if buckets else {labels: {} for labels in counts}
-        for labels, found in (series or {}).items():
-            if math.inf not in found and labels in counts:
-                found[math.inf] = counts[labels]
-            own = tuple(sorted(found))
+        for labels, count_by_bound in (series or {}).items():
+            if math.inf not in count_by_bound and labels in counts:
+                count_by_bound[math.inf] = counts[labels]
+            own = tuple(sorted(count_by_bound))
             fits = (
                 len(own) <= MOST_BUCKETS
                 and own[-1] == math.inf
@@ -339,7 +339,7 @@ class HistogramReader:
                 self._series.clear()
                 return
             self._bounds = own
-            self._series.append((_values_getter([found[bound] for bound in own]), sums[labels]))
+            self._series.append((_values_getter([count_by_bound[bound] for bound in own]), sums[labels]))
 
     def read(self, values: Sequence[float]) -> Histogram | None:
         """Return the histogram at these values of the page.

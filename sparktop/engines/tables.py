@@ -105,12 +105,12 @@ def names_without_total(field: str) -> tuple[str, ...]:
 
     Ray exports a counter under two names, with and without `_total`: these are those without.
     """
-    wanted = _names_of(RAY, field)
+    names_of_field = _names_of(RAY, field)
     names = {
         spelling
         for prefix in PREFIXES[RAY]
         for spelling, name in names_with_prefix(RAY, prefix).items()
-        if name in wanted
+        if name in names_of_field
     }
     return tuple(sorted(name for name in names if f"{name}_total" in names))
 

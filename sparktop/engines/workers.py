@@ -240,17 +240,17 @@ def sample_of_triton(families: Page, at: float) -> EngineSample:
     places_of = families.places if own_models else {}
     of_models = {name: where(places, "model", *own_models) for name, places in places_of.items()}
     kept_places = {name: places for name, places in of_models.items() if places}
-    kept = Page(kept_places, {}, families.values_read)
-    page = LanePage(kept, model_label="model")
+    kept_page = Page(kept_places, {}, families.values_read)
+    page = LanePage(kept_page, model_label="model")
     fields = page.read(_TRITON, ())["0"]
-    fields["kv_capacity_tokens"] = _kv_capacity(kept.get(_TRITON_BLOCKS, {}))
-    counts = {word: total(kept.get(name, {})) for word, name in _TRITON_DONE.items()}
+    fields["kv_capacity_tokens"] = _kv_capacity(kept_page.get(_TRITON_BLOCKS, {}))
+    counts = {word: total(kept_page.get(name, {})) for word, name in _TRITON_DONE.items()}
     done = {word: count for word, count in counts.items() if count is not None}
     for field, name in _TRITON_TIMES.items():
-        spent_us = total(kept.get(name, {}))
+        spent_us = total(kept_page.get(name, {}))
         if spent_us is not None and "success" in done:
             fields[field] = Histogram((float("inf"),), (done["success"],), spent_us / 1e6)
-    slots = total_or_none(where(kept.get(_TRITON_REQUESTS, {}), "request_type", "max"))
+    slots = total_or_none(where(kept_page.get(_TRITON_REQUESTS, {}), "request_type", "max"))
     return EngineSample(
         at=at,
         engine="triton",

@@ -336,10 +336,10 @@ class _SeriesBudget:
         named: dict[str, Part] = {}
         for name, part in parts:
             named.setdefault(label_of(name), part)
-        kept = list(islice(named.items(), self._left))
-        self._left -= len(kept)
-        self.left_out += len(parts) - len(kept)
-        return [({label: name}, part) for name, part in kept]
+        kept_series = list(islice(named.items(), self._left))
+        self._left -= len(kept_series)
+        self.left_out += len(parts) - len(kept_series)
+        return [({label: name}, part) for name, part in kept_series]
 
 
 def group_names(groups: Sequence[Balance], backends: Sequence[BackendView]) -> list[str]:
@@ -416,9 +416,9 @@ def _without_agent(nodes: Named[NodeView], *, simulated: bool) -> list[Family]:
             if family.name in _NOT_EXPORTED or len(family.samples) > room:
                 continue
             room -= len(family.samples)
-            kept = merged.setdefault(family.name, family)
+            merged_family = merged.setdefault(family.name, family)
             samples = [sample._replace(labels={**labels, **sample.labels}) for sample in family.samples]
-            kept.samples = samples if kept is family else [*kept.samples, *samples]
+            merged_family.samples = samples if merged_family is family else [*merged_family.samples, *samples]
     return list(merged.values())
 
 

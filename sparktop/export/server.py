@@ -74,11 +74,11 @@ class ExportServer(WebServer):
 
     def _page(self) -> tuple[bytes, bytes]:
         """Return the page, plain and as gzip, which is about a tenth of it."""
-        now = self._clock()
-        if self._newest is None or now - self._newest[0] >= FRESH_S:
+        now_s = self._clock()
+        if self._newest is None or now_s - self._newest[0] >= FRESH_S:
             families = page_families(self._store.snapshot(), self._events.items(), self._sweep.levels)
             body = encode_page(lambda: families)
-            self._newest = (now, body, gzip.compress(body, _LEVEL, mtime=0))
+            self._newest = (now_s, body, gzip.compress(body, _LEVEL, mtime=0))
         return self._newest[1:]
 
 

@@ -124,12 +124,12 @@ class PlotAxis(Struct, frozen=True):
     def _nearest_value(
         self, points: Sequence[float], values: Sequence[float], position: float
     ) -> float | None:
-        wanted = self.value(position)
-        if wanted < points[0] or wanted > points[-1]:
+        wanted_value = self.value(position)
+        if wanted_value < points[0] or wanted_value > points[-1]:
             return None
-        after = bisect_left(points, wanted)
-        before = max(0, after - 1)
-        nearer = before if wanted - points[before] < points[after] - wanted else after
+        index_after = bisect_left(points, wanted_value)
+        before = max(0, index_after - 1)
+        nearer = before if wanted_value - points[before] < points[index_after] - wanted_value else index_after
         return values[nearer]
 
     def labels(self) -> str:
@@ -143,13 +143,13 @@ class PlotAxis(Struct, frozen=True):
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             candidates = [step * 10.0**power for power in range(first, last + 1) for step in _STEPS]
             return [value for value in candidates if self.low <= value <= self.high]
-        wanted = (self.high - self.low) / max(1, self.width // 8)
-        power = math.floor(math.log10(wanted))
+        wanted_step = (self.high - self.low) / max(1, self.width // 8)
+        power = math.floor(math.log10(wanted_step))
         step = next(
             factor * 10.0**exponent
             for exponent in (power, power + 1)
             for factor in _STEPS
-            if factor * 10.0**exponent >= wanted
+            if factor * 10.0**exponent >= wanted_step
         )
         first = math.ceil(self.low / step)
         return [step * index for index in range(first, math.floor(self.high / step) + 1)]
@@ -175,8 +175,8 @@ def labels_from_cells(places: Sequence[tuple[float, str]], axis: PlotAxis) -> st
 
 def _labels_row(words: Sequence[tuple[int, str]], width: int) -> str:
     row = " " * width
-    for wanted, word in words:
-        start = min(width - len(word), max(0, wanted))
+    for wanted_column, word in words:
+        start = min(width - len(word), max(0, wanted_column))
         end = start + len(word)
         if start >= 0 and not row[max(0, start - 1) : end + 1].strip():
             row = row[:start] + word + row[end:]
@@ -210,15 +210,15 @@ def nice_ceiling(value: float | None, minimum: float = 1.0) -> float:
     `minimum` counts. The result never exceeds the largest float.
     """
     least = minimum if math.isfinite(minimum) and minimum > 0 else 1.0
-    wanted = least if value is None or math.isnan(value) else max(value, least)
-    if wanted > float(_MOST_TEXT):
+    least_top = least if value is None or math.isnan(value) else max(value, least)
+    if least_top > float(_MOST_TEXT):
         return sys.float_info.max
-    exponent = math.floor(math.log10(wanted))
+    exponent = math.floor(math.log10(least_top))
     # Parsed from text, because products such as 10.0 ** -1 * 2.5 miss the nearest float.
     tops = (
         float(f"{step}e{power}") for power in (exponent - 1, exponent, exponent + 1) for step in _ROUND_STEPS
     )
-    return next(top for top in tops if top >= wanted)
+    return next(top for top in tops if top >= least_top)
 
 
 def top_without_spikes(lines: Iterable[Sequence[float | None]], minimum: float = 1.0) -> ScaleTop:

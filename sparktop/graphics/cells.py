@@ -65,14 +65,14 @@ def _cut_text(text: str, width: int) -> str:
     room = width - 1
     if text.isascii() and text.isprintable():
         return text[:room] + ELLIPSIS
-    kept: list[str] = []
+    kept_chars: list[str] = []
     for char in text:
         cells = _char_width(char)
         if cells > room:
             break
-        kept.append(char)
+        kept_chars.append(char)
         room -= cells
-    return "".join(kept) + " " * room + ELLIPSIS
+    return "".join(kept_chars) + " " * room + ELLIPSIS
 
 
 EMPTY = "·"

@@ -137,11 +137,11 @@ def _number_text(value: float | None, width: int, units: tuple[_Unit, ...]) -> s
     size = abs(finite)
     for unit in units:
         for text in _spellings(size, unit, finest=unit is units[0]):
-            shown = text
+            number_text = text
             if finite < 0:
-                shown = f">{MINUS}{text[1:]}" if text[0] == "<" else MINUS + text
-            if len(shown) <= width:
-                return shown.rjust(width)
+                number_text = f">{MINUS}{text[1:]}" if text[0] == "<" else MINUS + text
+            if len(number_text) <= width:
+                return number_text.rjust(width)
     return TOO_WIDE.rjust(width)
 
 

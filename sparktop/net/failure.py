@@ -85,14 +85,14 @@ def status_error(
         case _ if status == NOT_FOUND:
             return not_found(f"{where} has no such page", "an inference server", words)
         case 429 | 503:
-            kind, said = FailureKind.LOADING, f"{where} is loading or not ready"
+            kind, message = FailureKind.LOADING, f"{where} is loading or not ready"
             if status == 429:  # noqa: PLR2004 - the status itself
                 kind = FailureKind.LATE
-                said = f"{where} limits how often it is asked: a longer --interval asks less"
+                message = f"{where} limits how often it is asked: a longer --interval asks less"
             elif by_proxy:
                 kind = FailureKind.HTTP
-                said = f"a proxy in front of {where} has no server for it, or limits requests"
-            return AnswerError(kind, f"{status}: {said}{quoted}")
+                message = f"a proxy in front of {where} has no server for it, or limits requests"
+            return AnswerError(kind, f"{status}: {message}{quoted}")
         case _ if status in REDIRECTS:
             return redirect_error(status, where, location)
         case _:
@@ -372,8 +372,8 @@ class Trust:
             except (OSError, ssl.SSLError, RuntimeError) as error:  # RuntimeError: an unknown user's home
                 system = getattr(error, "strerror", None)
                 why = "holds no certificate" if isinstance(error, ssl.SSLError) else system
-                shown = clean(self._file, 80)
-                message = f"tls_ca of {self._where}: {shown} cannot be used: {why or 'unreadable'}"
+                shown_file = clean(self._file, 80)
+                message = f"tls_ca of {self._where}: {shown_file} cannot be used: {why or 'unreadable'}"
                 raise AnswerError(FailureKind.TLS, message) from None
         return self._context
 

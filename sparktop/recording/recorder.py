@@ -171,9 +171,9 @@ class Recorder:
     def _enqueue(self, instant: Instant, item: Item) -> None:
         with self._lock:
             self._items.append((instant, item))
-            before = self._waiting_bytes
+            bytes_before = self._waiting_bytes
             self._waiting_bytes += _page_bytes(item)
-            if before < EARLY_BYTES <= self._waiting_bytes:
+            if bytes_before < EARLY_BYTES <= self._waiting_bytes:
                 self._wake.set()
             while len(self._items) > MAX_WAITING_ITEMS or self._waiting_bytes > MAX_WAITING_BYTES:
                 oldest = self._items.popleft()[1]
@@ -320,8 +320,8 @@ class Recorder:
     def _is_part_due(self, instant: Instant) -> bool:
         if self._file is None:
             return False
-        old = self._part_s is not None and instant.at - self._part_at >= self._part_s
-        return old or self._file.length >= MOST_PART_BYTES
+        is_old = self._part_s is not None and instant.at - self._part_at >= self._part_s
+        return is_old or self._file.length >= MOST_PART_BYTES
 
     def _encode_item(self, instant: Instant, item: Item) -> bytes:
         """Return the bytes of the record of `item`; empty if it has none that can be encoded."""
@@ -536,7 +536,7 @@ def require_room(descriptor: int) -> None:
     """
     disk = os.fstatvfs(descriptor)
     free, size = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
-    left = max(MIN_FREE_BYTES, MIN_FREE_SHARE * size)
-    if free < left:
-        room = f"{free / _MIB:,.0f} MiB are free, and {left / _MIB:,.0f} are left to others"
+    least_free_bytes = max(MIN_FREE_BYTES, MIN_FREE_SHARE * size)
+    if free < least_free_bytes:
+        room = f"{free / _MIB:,.0f} MiB are free, and {least_free_bytes / _MIB:,.0f} are left to others"
         raise OSError(errno.ENOSPC, f"the disk is nearly full: {room}")

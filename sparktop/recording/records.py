@@ -422,10 +422,10 @@ class Head(Struct, frozen=True):
     def _with_target(self, target: Target) -> tuple[SourceKey, Target]:
         """Return (key, target) to add; a backend that is watched already is updated as the store does it."""
         key = key_of(target)
-        before = self.targets.get(key)
-        if isinstance(before, BackendTarget) and isinstance(target, BackendTarget):
-            return key, before.updated_by(target)
-        return key, before or target
+        target_before = self.targets.get(key)
+        if isinstance(target_before, BackendTarget) and isinstance(target, BackendTarget):
+            return key, target_before.updated_by(target)
+        return key, target_before or target
 
     def after(self, call: Call) -> Head:
         """Return a copy of the head, updated by `call`; the same head if `call` changes nothing in it."""
@@ -435,8 +435,8 @@ class Head(Struct, frozen=True):
             case Change.ADD:
                 changed = {"targets": {**self.targets, **dict(map(self._with_target, arguments))}}
             case Change.REMOVE:
-                kept = {key: target for key, target in self.targets.items() if key != arguments[0]}
-                changed = {"targets": kept}
+                other_targets = {key: target for key, target in self.targets.items() if key != arguments[0]}
+                changed = {"targets": other_targets}
             case Change.IDENTIFY:
                 changed = {"identities": {**self.identities, arguments[0]: arguments[1]}}
             case Change.SET_INTERVAL:

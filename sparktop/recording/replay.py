@@ -157,7 +157,7 @@ class Replay:
 
         Return whether the screen must be drawn again.
         """
-        before, end, steps = self._shown, self.recording.end, self._steps
+        shown_before, end, steps = self._shown, self.recording.end, self._steps
         began = self._clock()
         self.recording.read_appended()
         passed_s = 0.0 if self._ticked_at is None else min(_LONGEST_TICK_S, began - self._ticked_at)
@@ -167,9 +167,9 @@ class Replay:
         self._work_on_steps(began + budget_s * (_STEPS_SHARE if self._glanced else 1))
         self._read_time_bar(began + budget_s)
         if self._playing and passed_s:
-            speed = (self._shown.wall - before.wall).total_seconds() / passed_s
+            speed = (self._shown.wall - shown_before.wall).total_seconds() / passed_s
             self._reached = speed if self._reached is None else 0.8 * self._reached + 0.2 * speed
-        has_moved, has_grown = self._shown is not before, self.recording.end != end
+        has_moved, has_grown = self._shown is not shown_before, self.recording.end != end
         return has_moved or has_grown or self._steps is not steps
 
     def _work_on_steps(self, until: float) -> None:
@@ -183,15 +183,15 @@ class Replay:
     def _play_on(self, passed_s: float) -> Iterator[None]:
         """Show the moment that playing reaches when `passed_s` seconds have passed."""
         start = self._wanted
-        wanted = min(start + timedelta(seconds=passed_s * self.speed), self.recording.end)
-        if wanted > self._player.instant.wall:
+        wanted_wall = min(start + timedelta(seconds=passed_s * self.speed), self.recording.end)
+        if wanted_wall > self._player.instant.wall:
             ahead = self._player.next_wall
             if ahead is not None and (ahead - start).total_seconds() > _LONGEST_GAP_S:
-                wanted = min(ahead, self.recording.end)
-            yield from self._advance(self._player, wanted)
-        self._wanted = wanted
+                wanted_wall = min(ahead, self.recording.end)
+            yield from self._advance(self._player, wanted_wall)
+        self._wanted = wanted_wall
         self._show_from_memory()
-        if wanted >= self.recording.end and self.recording.is_over:
+        if wanted_wall >= self.recording.end and self.recording.is_over:
             self._playing = False
 
     def _read_time_bar(self, until: float) -> None:
@@ -219,10 +219,10 @@ class Replay:
 
     def word(self) -> str:
         """Return "REPLAY 12:03:20 ▶ 16×": the moment shown, after "→" one on its way, and what is done."""
-        shown, now = self._shown.wall.astimezone(), datetime.now(UTC).astimezone()
-        clock = f"{shown:%H:%M:%S}" if shown.date() == now.date() else f"{shown:%m-%d %H:%M:%S}"
-        wanted = f" → {self._wanted.astimezone():%H:%M:%S}" if self._on_the_way else ""
-        return f"REPLAY {clock}{wanted}{self._state_words()}"
+        shown, wall_now = self._shown.wall.astimezone(), datetime.now(UTC).astimezone()
+        clock = f"{shown:%H:%M:%S}" if shown.date() == wall_now.date() else f"{shown:%m-%d %H:%M:%S}"
+        wanted_words = f" → {self._wanted.astimezone():%H:%M:%S}" if self._on_the_way else ""
+        return f"REPLAY {clock}{wanted_words}{self._state_words()}"
 
     def _state_words(self) -> str:
         is_end = self._shown.wall >= self.recording.end - _SECOND
@@ -245,7 +245,7 @@ class Replay:
         """
         start, points = self.recording.frames[0].instant.wall, self._points
         begin = points[-1][0] if points else start
-        newer = [(one.wall, one.generation_tps) for one in self.past.stamps if one.wall > begin]
+        newer = [(stamp.wall, stamp.generation_tps) for stamp in self.past.stamps if stamp.wall > begin]
         shown = self._wanted if self._on_the_way else self._shown.wall
         return TimeBar(start, self.recording.end, shown, tuple(self._events_in_order()), (*points, *newer))
 
@@ -274,8 +274,8 @@ class Replay:
 
     def step_event(self, direction: int) -> bool:
         """Move to the next (1) or previous (-1) event, and pause; return False if there is none."""
-        after = timedelta(seconds=_EVENT_SHOWN_S)
-        walls = [event.at + after for event in self._events_in_order()]
+        shown_after = timedelta(seconds=_EVENT_SHOWN_S)
+        walls = [event.at + shown_after for event in self._events_in_order()]
         if direction > 0:
             target = next((wall for wall in walls if wall > self._wanted + _SECOND / 2), None)
         else:

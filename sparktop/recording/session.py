@@ -131,8 +131,8 @@ class Recordings:
             return
         path, at, is_same_boot = ended
         when = f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
-        what = "sparktop was killed" if is_same_boot else "this machine went down without a shutdown"
-        report(f"{what} at {when}: sparktop replay {clean(path, 200)} shows the minutes before")
+        end_words = "sparktop was killed" if is_same_boot else "this machine went down without a shutdown"
+        report(f"{end_words} at {when}: sparktop replay {clean(path, 200)} shows the minutes before")
 
     @property
     def notice(self) -> str | None:
@@ -177,12 +177,12 @@ class Recordings:
         """
         if call.change is not Change.JUDGE:
             return
-        band, old = self.band(), self._sweep
+        band, sweep_before = self.band(), self._sweep
         view = None if isinstance(band, Countdown) else band
-        is_same = view is not None and old is not None and view.status is old.status
+        is_same = view is not None and sweep_before is not None and view.status is sweep_before.status
         every_s = SWEEP_EVERY_S if view and not view.status.over else ENDED_SWEEP_EVERY_S
         is_early = is_same and instant.at - self._sweep_at < every_s
-        if view is old or is_early:
+        if view is sweep_before or is_early:
             return
         self._sweep, self._sweep_at = view, instant.at
         for recorder in (self._flight, self._own):

@@ -103,10 +103,10 @@ def _local_time(words: str, span: TimeContext) -> datetime | None:
         named = today - timedelta(days=day == "yesterday") if is_named else date.fromisoformat(day)
         return _only_instant(datetime.combine(named, clock_time), span)
     start, end = (at.astimezone(span.zone).replace(tzinfo=None) for at in (span.start, span.end))
-    after = datetime.combine(end.date(), clock_time)
-    after += timedelta(days=after <= end)
-    last = after - timedelta(days=1)
-    return _only_instant(after if after - end < start - last else last, span)
+    time_after_end = datetime.combine(end.date(), clock_time)
+    time_after_end += timedelta(days=time_after_end <= end)
+    last = time_after_end - timedelta(days=1)
+    return _only_instant(time_after_end if time_after_end - end < start - last else last, span)
 
 
 def _only_instant(local: datetime, span: TimeContext) -> datetime:
@@ -122,10 +122,10 @@ def _only_instant(local: datetime, span: TimeContext) -> datetime:
             instants.add(utc)
     if len(instants) == 1:
         return instants.pop()
-    shown = f"{local:%Y-%m-%d %H:%M}"
+    local_text = f"{local:%Y-%m-%d %H:%M}"
     if not instants:
-        raise UsageError(f"there was no {shown} here: the clocks were put forward over it")
+        raise UsageError(f"there was no {local_text} here: the clocks were put forward over it")
     first = min(instants).astimezone(span.zone)
     raise UsageError(
-        f"{shown} happened twice here: write the zone too, like {first.isoformat(' ', 'minutes')}"
+        f"{local_text} happened twice here: write the zone too, like {first.isoformat(' ', 'minutes')}"
     )

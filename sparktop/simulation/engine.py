@@ -79,14 +79,14 @@ class RunningBatch:
         size, pool = self._block_tokens, self.pool
         prefix = sequence.request.block_hashes[: (sequence.length - 1) // size]
         hits = prefix[: pool.match(prefix)]
-        wanted = -(-sequence.length // size) - len(hits)
-        if wanted > pool.available - pool.kept_among(hits):
+        needed_blocks = -(-sequence.length // size) - len(hits)
+        if needed_blocks > pool.available - pool.kept_among(hits):
             return False
         pool.hold(hits)
-        pool.allocate(wanted)
+        pool.allocate(needed_blocks)
         sequence.shared = list(hits)
         sequence.offered = len(hits)
-        sequence.blocks = len(hits) + wanted
+        sequence.blocks = len(hits) + needed_blocks
         sequence.computed = len(hits) * size
         sequence.phase = State.PREFILL
         self.running[sequence.request.request_id] = sequence
@@ -137,10 +137,10 @@ class RunningBatch:
 
         If too few blocks are available, allocate none and return False.
         """
-        wanted = self.blocks_for(1)
-        if wanted > self.pool.available:
+        needed_blocks = self.blocks_for(1)
+        if needed_blocks > self.pool.available:
             return False
-        self.pool.allocate(wanted)
+        self.pool.allocate(needed_blocks)
         self._reserved_step += 1
         return True
 

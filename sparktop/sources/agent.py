@@ -203,8 +203,8 @@ class AgentSource(HttpSource):
             return await read_beside(partial(decode, body), len(body), turn=self._session.turn), received_at
 
         try:
-            wanted = (self.show_processes, self.interval_s)
-            return await self._replies.poll(ask, end, self._sleep, wanted)
+            request = (self.show_processes, self.interval_s)
+            return await self._replies.poll(ask, end, self._sleep, request)
         except (AnswerError, WireError) as error:
             late = self._replies.nothing_new if error.kind is FailureKind.TIMEOUT else None
             return Failure(error.kind, clean(late or str(error)), self._clock())

@@ -394,10 +394,10 @@ class EngineSource(HttpSource):
 
         That is every `_ROUTER_AGAIN_S` seconds, and at every poll while a router answers.
         """
-        now = self._clock()
-        if not self._was_router and now - self._router_at < _ROUTER_AGAIN_S:
+        now_s = self._clock()
+        if not self._was_router and now_s - self._router_at < _ROUTER_AGAIN_S:
             return False
-        self._router_at = now
+        self._router_at = now_s
         return True
 
     async def _is_litellm(self, deadline_s: float) -> bool:
@@ -436,13 +436,13 @@ class EngineSource(HttpSource):
 
         Another one started, or a router forwards the pages of its servers.
         """
-        now = (sample.start_time, known_sum(lane.generation_tokens for lane in sample.lanes))
-        before, self._seen = self._seen, now
-        if before is None:
+        seen_now = (sample.start_time, known_sum(lane.generation_tokens for lane in sample.lanes))
+        seen_before, self._seen = self._seen, seen_now
+        if seen_before is None:
             return True
-        if before[0] is not None or now[0] is not None:
-            return before[0] != now[0]
-        return before[1] is not None and now[1] is not None and now[1] < before[1]
+        if seen_before[0] is not None or seen_now[0] is not None:
+            return seen_before[0] != seen_now[0]
+        return seen_before[1] is not None and seen_now[1] is not None and seen_now[1] < seen_before[1]
 
     async def _find_listing_router(self, deadline_s: float, *paths: str) -> str | None:
         """Return the name of the router that lists its servers on one of these routes; None if none does."""
@@ -484,23 +484,23 @@ class EngineSource(HttpSource):
         same_process = same_server and sample.start_time is not None and sample.start_time == self._start_time
         if not same_server or sample.start_time != self._start_time:
             self._identity_due = True
-        identity, now = self.identity, self._clock()
+        identity, now_s = self.identity, self._clock()
         reports = ENGINES[sample.engine].reports
         incomplete = identity is None or any(getattr(identity, part) is None for part in reports)
         swapped = (
             identity is not None and bool(sample.models) and identity.model not in {None, *sample.models}
         )
-        again = (incomplete or swapped) and now - self._asked_at >= _IDENTITY_AGAIN_S
+        again = (incomplete or swapped) and now_s - self._asked_at >= _IDENTITY_AGAIN_S
         identity_due = self._identity_due or again
         health_due = self._has_health and (
-            self._dead is not None or now - self._health_at >= _HEALTH_AGAIN_S or self._identity_due
+            self._dead is not None or now_s - self._health_at >= _HEALTH_AGAIN_S or self._identity_due
         )
         if self._asking is not None or not (identity_due or health_due):
             return
         identity = (self.identity if same_process else None) or EngineIdentity()
         if identity_due:
             self._identity_due = False
-            self._engine, self._start_time, self._asked_at = sample.engine, sample.start_time, now
+            self._engine, self._start_time, self._asked_at = sample.engine, sample.start_time, now_s
         self._asking = asyncio.get_running_loop().create_task(
             self._ask(sample.engine, identity if identity_due else None, health=health_due)
         )

@@ -95,8 +95,8 @@ def _by_deployment(family: Family, *, largest: bool = False) -> dict[str, float]
     for labels, value in family.items():
         name = clean(dict(labels).get("model_id", ""), _ID_LIMIT)
         if name and _is_count(value) and (name in result or len(result) < _MOST_DEPLOYMENTS):
-            before = result.get(name, 0.0)
-            result[name] = max(before, value) if largest else before + value
+            sum_before = result.get(name, 0.0)
+            result[name] = max(sum_before, value) if largest else sum_before + value
     return result
 
 

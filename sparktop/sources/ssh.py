@@ -258,7 +258,7 @@ class SshLink:
         if self._unanswered_bytes > _STDERR_MOST_BYTES:
             whole_lines = self._written[: self._written.rfind(b"\n")]
             return self._not_a_reply(whole_lines.rpartition(b"\n")[2])
-        since, now = self._owed_since, asyncio.get_running_loop().time()
+        owed_since_s, now_s = self._owed_since, asyncio.get_running_loop().time()
         return explain(
             SshEnding(
                 self._where,
@@ -267,7 +267,7 @@ class SshLink:
                 self._written.decode("utf-8", "replace"),
                 answered=self._answered,
                 sent=self.sent,
-                unanswered_s=0.0 if since is None else now - since,
+                unanswered_s=0.0 if owed_since_s is None else now_s - owed_since_s,
             )
         )
 
@@ -558,10 +558,10 @@ class SshSource:
             return self._no_link_failure()
         if self._replies.nothing_new is not None:
             return self._failure(FailureKind.TIMEOUT, f"{self._where}: {self._replies.nothing_new}")
-        now = self._clock()
+        now_s = self._clock()
         if self._silent_since is None:
-            self._silent_since = now - deadline_s
-        silent_s = now - self._silent_since
+            self._silent_since = now_s - deadline_s
+        silent_s = now_s - self._silent_since
         message = f"no answer from sparktop on {self._where} for {silent_s:.0f} s: is the machine stuck?"
         if silent_s >= SILENT_S:
             self._drop_link(LinkError(FailureKind.TIMEOUT, message))
@@ -570,11 +570,11 @@ class SshSource:
 
     def _no_link_failure(self) -> Failure:
         """Return a failure that states why there is no connection and when the next attempt begins."""
-        now, problem = self._clock(), self._problem
+        now_s, problem = self._clock(), self._problem
         if problem is None:
-            message = f"connecting to {self._where} for {now - self._began_at:.0f} s"
+            message = f"connecting to {self._where} for {now_s - self._began_at:.0f} s"
             return self._failure(FailureKind.TIMEOUT, message)
-        left_s = 0.0 if self._retry_at is None else self._retry_at - now
+        left_s = 0.0 if self._retry_at is None else self._retry_at - now_s
         soon = f"reconnecting in {left_s:.0f} s" if round(left_s) > 0 else "reconnecting"
         return self._failure(problem.kind, f"{problem.message} · {soon}")
 

@@ -294,8 +294,8 @@ def explain(ending: SshEnding) -> LinkError:
         kind = FailureKind.COMMAND_NOT_FOUND
         message = f"{where} runs no `sh`, `nice` or Python where ssh looks for them{quoted}"
     elif command is None and ending.status is not None and ending.status >= 0:
-        what = "the reader sent to" if ending.sent else "the login shell on"
-        message = f"{what} {where} ended with status {ending.status}{quoted}"
+        program_words = "the reader sent to" if ending.sent else "the login shell on"
+        message = f"{program_words} {where} ended with status {ending.status}{quoted}"
     elif ending.status == _NOT_FOUND:
         kind = FailureKind.COMMAND_NOT_FOUND
         message = f"no `{command}` on {where}: without ssh_bundle, ssh needs sparktop there: {_INSTALL}"

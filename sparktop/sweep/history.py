@@ -170,8 +170,8 @@ class History(Struct, eq=False):
                     continue
                 self._read_files.pop(row.key, None)
                 deleted.append(row)
-        what = title_of(deleted[0]) if len(deleted) == 1 else f"{len(deleted)} results"
-        parts = [f"deleted {what}"] if deleted else []
+        deleted_words = title_of(deleted[0]) if len(deleted) == 1 else f"{len(deleted)} results"
+        parts = [f"deleted {deleted_words}"] if deleted else []
         return "; ".join(parts + problems[:1]) or "nothing to delete"
 
     def import_file(self, path: Path) -> str:

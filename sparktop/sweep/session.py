@@ -168,9 +168,9 @@ class Sweeping:
         await asyncio.gather(task, return_exceptions=True)
 
     def _start(self, plan: Plan) -> None:
-        now = datetime.now(UTC)
-        self.path = self._reserve(plan, now)
-        self._what = f"{plan.preset or 'sweep'} of {now.astimezone():%H:%M:%S}"
+        now_utc = datetime.now(UTC)
+        self.path = self._reserve(plan, now_utc)
+        self._what = f"{plan.preset or 'sweep'} of {now_utc.astimezone():%H:%M:%S}"
         source = LiveView(plan, clock=self._clock)
         self._source = source
         runner = self._make_runner(

@@ -143,8 +143,8 @@ def _targets_in(groups: Sequence[object]) -> Iterator[BackendTarget]:
     for group in groups:
         if not isinstance(group, dict) or not isinstance(group.get("targets"), list):
             continue
-        given = group.get("labels")
-        labels = given if isinstance(given, dict) else {}
+        given_labels = group.get("labels")
+        labels = given_labels if isinstance(given_labels, dict) else {}
         model, namespace = _text(labels.get("model_name")), _text(labels.get("namespace"))
         group_name = clean(f"{model} {namespace}".rstrip(), _MOST_NAME_CHARACTERS) if model else None
         for address in group["targets"]:
@@ -355,9 +355,9 @@ def _started_s(job: _TableFile) -> float:
 
 def _hosts_and_users(table: Mapping[str, object]) -> dict[str, str | None]:
     """Return the hosts of a cluster or a job that can be hosts, each with the user named before it."""
-    given = table.get("hosts")
+    given_hosts = table.get("hosts")
     hosts: dict[str, str | None] = {}
-    for entry in (given if isinstance(given, list) else [])[:MOST_HOSTS]:
+    for entry in (given_hosts if isinstance(given_hosts, list) else [])[:MOST_HOSTS]:
         pair = _host_and_user(entry)
         if pair is not None:
             hosts.setdefault(*pair)

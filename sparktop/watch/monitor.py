@@ -198,8 +198,8 @@ class Monitor:
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(group.close() for group, _ in self._groups))
         self._tasks.clear()
-        for kept in (self._groups, self._backend_groups, self._sources, self._backends, self._routers):
-            kept.clear()
+        for collection in (self._groups, self._backend_groups, self._sources, self._backends, self._routers):
+            collection.clear()
         self._tried.clear()
         self._identities.clear()
         self._nodes = list(self._watch.nodes)

@@ -173,8 +173,8 @@ class PrometheusFeed:
     async def _update_clocks(self) -> None:
         """Find how the clocks differ; small changes are ignored, so that samples keep their distances."""
         clocks = await self._client.clocks()
-        before = self._clocks
-        if before is None or abs(clocks.to_monotonic_s - before.to_monotonic_s) > _CLOCK_STEP_S:
+        clocks_before = self._clocks
+        if clocks_before is None or abs(clocks.to_monotonic_s - clocks_before.to_monotonic_s) > _CLOCK_STEP_S:
             self._clocks = clocks
             if abs(clocks.ahead_s) > _SKEW_S:
                 way = "ahead of" if clocks.ahead_s > 0 else "behind"
@@ -293,7 +293,7 @@ class PrometheusFeed:
 
     def _deliver_routers(self) -> None:
         """Deliver each router with the servers behind it, which form a group if they are read."""
-        finder, now = self._finder, self._clock()
+        finder, now_s = self._finder, self._clock()
         for key, urls in list(finder.routers.items())[:_MOST_ROUTERS]:
             name = clean(key.address or key.job, _LONGEST_NAME)
             url = finder.active[key].url if key in finder.active else f"http://{key.address}"
@@ -301,7 +301,7 @@ class PrometheusFeed:
                 self._routers.add(name)
                 self._store.add(RouterTarget(name, url))
             deployments = tuple(Deployment(url, url) for url in urls[:_MOST_DEPLOYMENTS])
-            sample = RouterSample(now, STACK, alive=key not in finder.dead, deployments=deployments)
+            sample = RouterSample(now_s, STACK, alive=key not in finder.dead, deployments=deployments)
             self._deliver(SourceKey.router(name), sample, None)
 
     async def _read_fleet(self, began: float, *, is_first: bool = False) -> None:
@@ -319,8 +319,8 @@ class PrometheusFeed:
             self._quantiles = await quantiles(self._client, matchers, servers, figures, every_s)
         if len(servers) > MOST_RAW and all(server.group != self._group for server in servers):
             self.want_group(fullest_group(servers, figures))
-        now = self._clock()
-        took_ms = (now - began_reading) * 1000
+        now_s = self._clock()
+        took_ms = (now_s - began_reading) * 1000
         dead, shift_s = self._finder.dead, self._clocks.to_monotonic_s
         await self._machines.read_all(servers, dead, shift_s, every_s)
         fleet_rows = await in_reader(
@@ -328,15 +328,15 @@ class PrometheusFeed:
         )
         newest = known_max(server.at for server in fleet_rows)
         note = self._limits_note(figures.warnings)
-        fleet = Fleet(now, every_s, fleet_rows, note, took_ms, self._machines.nodes)
-        if newest is not None and await self._is_late(newest, now, shift_s):
-            message = f"itself is late: its newest sample is {now - newest:.0f} s old"
-            self._deliver(self._key, Failure(FailureKind.LATE, message, now), None)
+        fleet = Fleet(now_s, every_s, fleet_rows, note, took_ms, self._machines.nodes)
+        if newest is not None and await self._is_late(newest, now_s, shift_s):
+            message = f"itself is late: its newest sample is {now_s - newest:.0f} s old"
+            self._deliver(self._key, Failure(FailureKind.LATE, message, now_s), None)
         elif not servers:
             no_server = "scrapes no server that is known here: vLLM, SGLang or Ray Serve LLM"
             parts = (no_server, down_text(self._finder.down))
             message = "; ".join(part for part in parts if part)
-            self._deliver(self._key, Failure(FailureKind.METRICS_DISABLED, clean(message), now), None)
+            self._deliver(self._key, Failure(FailureKind.METRICS_DISABLED, clean(message), now_s), None)
         else:
             self._deliver(self._key, fleet, fleet.answer_ms)
 
@@ -453,8 +453,8 @@ class SampleReader:
         pages_of, mixed = pages(answer.series, self._finder.labels)
         self._apart |= mixed
         for server in servers:
-            after = self._seen.get(server.key, self._handed_on.get(server.key, float("-inf")))
-            times = [at for at in pages_of.get(server.key, ()) if at > after]
+            newest_read_s = self._seen.get(server.key, self._handed_on.get(server.key, float("-inf")))
+            times = [at for at in pages_of.get(server.key, ()) if at > newest_read_s]
             for at in times:
                 self._deliver_page(server, pages_of[server.key][at], at + to_monotonic_s, took_ms)
                 self._seen[server.key] = at
@@ -472,13 +472,13 @@ class SampleReader:
 
     def deliver_dead(self, servers: Iterable[FoundServer]) -> None:
         """Deliver a failure for each of `servers` that cannot be scraped."""
-        now, active, dead = self._clock(), self._finder.active, self._finder.dead
+        now_s, active, dead = self._clock(), self._finder.active, self._finder.dead
         for down in [server for server in servers if server.key.target in dead]:
             self.silent.add(down.key)
             listed = active.get(down.key.target)
             error = f": {listed.error}" if listed is not None and listed.error else ""
             message = f"{self._target.name} cannot scrape it (up is 0){error}"
-            failure = Failure(FailureKind.UNREACHABLE, clean(message), now)
+            failure = Failure(FailureKind.UNREACHABLE, clean(message), now_s)
             self._deliver(SourceKey.backend(down.name), failure, None)
 
 

@@ -429,12 +429,12 @@ class MachineFeed:
 
     async def find(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> None:
         """Search for machines; an exporter that is down is remembered."""
-        now = self._clock()
+        now_s = self._clock()
         if self._is_resting() or (
-            self._again_s > MACHINES_AGAIN_S and now - self._found_at < 0.9 * self._again_s
+            self._again_s > MACHINES_AGAIN_S and now_s - self._found_at < 0.9 * self._again_s
         ):
             return
-        self._found_at = now
+        self._found_at = now_s
         try:
             answer = await self._client.query(machines_query(self._target.machine_selector))
             exporters = await in_reader(partial(found_exporters, answer.series))
@@ -466,10 +466,10 @@ class MachineFeed:
         self, servers: Sequence[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
     ) -> None:
         """Read the figures of all machines if it is time, and judge them."""
-        now = self._clock()
+        now_s = self._clock()
         again_s = self._again_s if len(self.machines) > MOST_OFTEN else every_s
-        if self.machines and not self._is_resting() and now - self._read_at >= 0.9 * again_s:
-            self._read_at = now
+        if self.machines and not self._is_resting() and now_s - self._read_at >= 0.9 * again_s:
+            self._read_at = now_s
             try:
                 more = self._target.machine_selector
                 gathered = await aggregates(self._client, more, kinds_of(self.machines))
@@ -506,16 +506,16 @@ class MachineFeed:
     ) -> None:
         """Deliver new samples of the machines of `servers`, which are nodes of the store from now on."""
         machines = [machine for machine in self._machines_of(servers) if machine.name in self._seen]
-        now = self._clock()
-        if not machines or self._is_resting() or now - self._raw_at < 0.9 * every_s:
+        now_s = self._clock()
+        if not machines or self._is_resting() or now_s - self._raw_at < 0.9 * every_s:
             return
-        self._raw_at = now
+        self._raw_at = now_s
         try:
             gathered = await newest_samples(self._client, self._target.machine_selector, machines, every_s)
         except AnswerError as error:
             self._rest_after(error)
             return
-        took_ms = (self._clock() - now) * 1000
+        took_ms = (self._clock() - now_s) * 1000
         for machine in machines:
             key, sample = SourceKey.node(machine.name), sample_of(machine, gathered, to_monotonic_s)
             if _is_down(machine, dead):
@@ -585,8 +585,8 @@ class MachineFeed:
 
     def _judge_state(self, name: str, sample: NodeSample, thresholds: NodeThresholds) -> str:
         """Add a sample to what is known of a machine's clock; return its state, the first word that holds."""
-        left, warn, _ = memory_limits(sample.memory, thresholds) or (None, None, None)
-        if left is not None and warn is not None and left < warn:
+        left_bytes, warn_bytes, _ = memory_limits(sample.memory, thresholds) or (None, None, None)
+        if left_bytes is not None and warn_bytes is not None and left_bytes < warn_bytes:
             return "low memory"
         if not sample.gpus:
             return "unknown"

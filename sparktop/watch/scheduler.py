@@ -170,11 +170,11 @@ class PollGroup:
         self._parts = 1
         if self._pause is None:
             return
-        now = self._clock()
+        now_s = self._clock()
         for slot in self._slots:
             if slot.retry_at is not None:
-                slot.retry_at = min(slot.retry_at, now + 2 * self._interval_s)
-        self._restart(now)
+                slot.retry_at = min(slot.retry_at, now_s + 2 * self._interval_s)
+        self._restart(now_s)
 
     def quicken(self, parts: Mapping[str, int]) -> None:
         """Set how many times per interval each source is polled, by source name.
@@ -188,11 +188,11 @@ class PollGroup:
             parts_wanted = max(1, parts.get(slot.source.name, 1))
             slot.parts = next(number for number in range(parts_wanted, 0, -1) if parts_at_most % number == 0)
         if parts_at_most != self._parts:
-            now = self._clock()
-            missed = self._pause is not None and now >= self._next_instant()
+            now_s = self._clock()
+            missed = self._pause is not None and now_s >= self._next_instant()
             self._parts = parts_at_most
             if self._pause is not None:
-                self._restart(now)
+                self._restart(now_s)
                 if missed:
                     self._index -= 1  # the instant has come, but its poll had not started yet
 
@@ -247,12 +247,12 @@ class PollGroup:
         At a scheduled time these are the polls of all sources that use this time; at other times only
         retries.
         """
-        now = self._clock()
-        at_instant, first = now >= self._next_instant(), self._index
+        now_s = self._clock()
+        at_instant, first = now_s >= self._next_instant(), self._index
         if at_instant:
             # Missed instants (a suspended laptop) are not made up for. The index always advances, so that
             # rounding cannot repeat an instant.
-            self._index = max(self._index_after(now), self._index + 1)
+            self._index = max(self._index_after(now_s), self._index + 1)
         due: list[_Slot] = []
         for slot in self._slots:
             own_instant = at_instant and slot.is_scheduled(first, self._index - 1, self._parts)
@@ -262,7 +262,7 @@ class PollGroup:
                 slot.waiting = asyncio.ensure_future(self._poll_later(slot))
             elif slot.task is not None:
                 slot.skipped += own_instant
-            elif slot.is_due(now, at_instant=own_instant):
+            elif slot.is_due(now_s, at_instant=own_instant):
                 due.append(slot)
         for slot in due:
             slot.task = asyncio.ensure_future(self._poll(slot))

@@ -243,8 +243,8 @@ def _group_names(labels_by_key: Mapping[Key, Labels], group_by: Sequence[str]) -
         values_of.setdefault(value[0], set()).add(value)
     names: dict[Key, str] = {}
     for key, value in values.items():
-        shown = value if group_by or len(values_of[value[0]]) > 1 else value[:1]
-        names[key] = clean(" ".join(part for part in shown if part), _LONGEST) or "backends"
+        shown_values = value if group_by or len(values_of[value[0]]) > 1 else value[:1]
+        names[key] = clean(" ".join(part for part in shown_values if part), _LONGEST) or "backends"
     return names
 
 

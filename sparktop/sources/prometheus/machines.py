@@ -265,8 +265,8 @@ def host_of(address: str) -> str:
 def found_exporters(series: Iterable[TimeSeries]) -> tuple[Exporter, ...]:
     """Return the exporters in the answer to `machines_query`, each once."""
     result: dict[tuple[Origin, str], Exporter] = {}
-    for found in series:
-        labels, kind = found.labels, MARKS.get(found.labels.get("__name__", ""))
+    for a_series in series:
+        labels, kind = a_series.labels, MARKS.get(a_series.labels.get("__name__", ""))
         if kind is None:
             continue
         key = place_of(labels)

@@ -157,11 +157,11 @@ def _engines_levels(
         concurrency = level.load.point.concurrency
         if not concurrency:
             continue  # its load is not divided into numbers of requests
-        each, left = divmod(concurrency, count)
+        each, remainder = divmod(concurrency, count)
         part_load = replace(level.load, point=concurrency_point(each))
         parts = [a_series.at(part_load) for a_series in alone]
         measured = [part for part in parts if part is not None and metric in part.figures]
-        if left or not each or len(measured) < count:
+        if remainder or not each or len(measured) < count:
             continue
         figures = [part.figures[metric] for part in measured]
         # The first run of the bound is the sum of the engines' first runs, and so on.
@@ -300,9 +300,9 @@ class _Table(Struct):
         }
         common = cache(frozenset[Level].intersection)  # most targets have the same levels
         hypotheses = {
-            (metric, (one, other)): common(testable[one, metric], testable[other, metric])
+            (metric, (first, other)): common(testable[first, metric], testable[other, metric])
             for metric in METRICS
-            for one, other in combinations(self.levels, 2)
+            for first, other in combinations(self.levels, 2)
         }
         hypotheses = {hypothesis: loads for hypothesis, loads in hypotheses.items() if loads}
         tested_names = {
@@ -310,16 +310,16 @@ class _Table(Struct):
             for metric, by_load in self.ranked.items()
         }
         tests: dict[tuple[str, tuple[str, str]], dict[Level, Ratio]] = {}
-        for (metric, (one, other)), loads in hypotheses.items():
-            if tested_names[metric].isdisjoint((one, other)):
+        for (metric, (first, other)), loads in hypotheses.items():
+            if tested_names[metric].isdisjoint((first, other)):
                 continue
             ratios = {
                 load: ratio_of(figures[metric], self.levels[other][load][metric])
-                for load, figures in self.levels[one].items()
+                for load, figures in self.levels[first].items()
                 if load in loads
             }
-            known = {load: ratio for load, ratio in ratios.items() if ratio is not None}
-            tests[metric, (one, other)] = known
+            known_ratios = {load: ratio for load, ratio in ratios.items() if ratio is not None}
+            tests[metric, (first, other)] = known_ratios
         self.proven = proofs(hypotheses, tests)
 
     def _ranked(self, metric: Metric) -> Iterator[tuple[Level, Sequence[str]]]:
@@ -346,8 +346,8 @@ class _Table(Struct):
             tested = self.proven.get((metric, pair), {}).get(load)
             if tested is not None:
                 ratio = tested if pair[0] == target else tested.inverse()
-                shown = ratio.proven and ratio.is_beyond(self.floors[metric])
-                return Change(percent=ratio.percent, ratio_ci95=ratio.ci95, significant=shown)
+                is_shown = ratio.proven and ratio.is_beyond(self.floors[metric])
+                return Change(percent=ratio.percent, ratio_ci95=ratio.ci95, significant=is_shown)
         figures = self.figures(metric, load)
         untested = ratio_of(figures[target], figures[other])
         return Change() if untested is None else Change(percent=untested.percent)
@@ -365,23 +365,23 @@ def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[st
     changes = {name: table.change(metric.name, load, ranked[0], name) for name in ranked[1:]}
     # Significantly better than all others; None if any of the differences could not be tested.
     tested = [change.significant for change in changes.values()]
-    shown: bool | None = False not in tested
-    if shown and None in tested:
-        shown = None
+    is_proven: bool | None = False not in tested
+    if is_proven and None in tested:
+        is_proven = None
     ahead = ranked[0] if _is_ahead(figures, ranked) else None
-    stated = shown is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
+    stated = is_proven is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
     if not stated and any(
         _is_untested_noise(change, table.floors[metric.name]) for change in changes.values()
     ):
-        shown = False  # whatever a test would say
+        is_proven = False  # whatever a test would say
     vs: _Vs = "runner-up"
     against = ranked[1]
-    if shown is False:  # the difference that is not clear
+    if is_proven is False:  # the difference that is not clear
         against = next(name for name, value in changes.items() if not value.significant)
     elif table.baseline in ranked[1:]:
         vs, against = "baseline", str(table.baseline)
     beside = changes[against]
-    is_open = ahead is None or shown is False
+    is_open = ahead is None or is_proven is False
     unequal_slots = {} if is_open or ahead is None else _unequal_slots(table.slots, load, ahead, against)
     return ComparisonRow(
         **axis_fields(load.point.concurrency, load.point),
@@ -391,14 +391,14 @@ def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[st
         depth=load.depth,
         values={name: figures[name].mean for name in table.levels if name in figures},
         ranges={name: value.span for name, value in figures.items() if value.span is not None},
-        winner=ahead if (shown or stated) and not unequal_slots else None,
+        winner=ahead if (is_proven or stated) and not unequal_slots else None,
         winner_vs=vs,
         ahead=ahead,
         beats=tuple(name for name, change in changes.items() if change.significant),
         against=against,
         percent=beside.percent,
         ratio_ci95=beside.ratio_ci95,
-        significant=shown,
+        significant=is_proven,
         unequal_slots=unequal_slots,
         changes={
             name: table.change(metric.name, load, name, table.baseline)
@@ -465,16 +465,16 @@ def _find_crossovers(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
     for row in rows:
         if row.winner is not None:
             by_metric.setdefault((row.metric, row.load, row.pp, row.tg, row.depth), []).append(row)
-    for before, after in chain.from_iterable(map(pairwise, by_metric.values())):
-        names = {str(before.winner), str(after.winner)}
-        if len(names) > 1 and names <= before.values.keys() & after.values.keys():
+    for lower_row, upper_row in chain.from_iterable(map(pairwise, by_metric.values())):
+        names = {str(lower_row.winner), str(upper_row.winner)}
+        if len(names) > 1 and names <= lower_row.values.keys() & upper_row.values.keys():
             yield Crossover(
-                metric=before.metric,
-                between=(before.point.value, after.point.value),
-                load=after.load,
-                from_=str(before.winner),
-                to=str(after.winner),
-                significant=True if before.significant and after.significant else None,
+                metric=lower_row.metric,
+                between=(lower_row.point.value, upper_row.point.value),
+                load=upper_row.load,
+                from_=str(lower_row.winner),
+                to=str(upper_row.winner),
+                significant=True if lower_row.significant and upper_row.significant else None,
             )
 
 

@@ -191,8 +191,8 @@ def _proofs_of(
     differing, proven = holm(values, len(family)), {}
     for key, levels in tested.items():
         of_levels = {load: ratio.p_or_1 for load, ratio in levels.items()}
-        shown = holm(of_levels, len(levels)) if key in differing else ()
-        proven[key] = {load: replace(ratio, proven=load in shown) for load, ratio in levels.items()}
+        are_proven = holm(of_levels, len(levels)) if key in differing else ()
+        proven[key] = {load: replace(ratio, proven=load in are_proven) for load, ratio in levels.items()}
     return proven
 
 
@@ -202,8 +202,8 @@ def holm(values: Mapping[_Key, float], count: int) -> set[_Key]:
     `count` is the number of tests, at least that of `values`: others are taken for not significant.
     """
     rejected: set[_Key] = set()
-    for left, key in zip(range(count, 0, -1), sorted(values, key=values.__getitem__), strict=False):
-        if values[key] > ERROR_RATE / left:
+    for tests_left, key in zip(range(count, 0, -1), sorted(values, key=values.__getitem__), strict=False):
+        if values[key] > ERROR_RATE / tests_left:
             break
         rejected.add(key)
     return rejected
@@ -258,10 +258,10 @@ def is_rising(levels: Sequence[LevelResult], metric: str) -> bool:
     The last one must be the best, and better than the one before it beyond the noise and, unless these are
     single runs, clearly.
     """
-    found = best_level(levels, metric)
-    if len(levels) == 1 or found.best is not levels[-1]:
+    best = best_level(levels, metric)
+    if len(levels) == 1 or best.best is not levels[-1]:
         return False
-    ratio, open_levels = rate_ratio(found.best, levels[-2], metric), (*found.alike, *found.scattered)
+    ratio, open_levels = rate_ratio(best.best, levels[-2], metric), (*best.alike, *best.scattered)
     return ratio is not None and ratio.is_beyond(NOISE_FLOOR_PERCENT) and levels[-2] not in open_levels
 
 

@@ -359,7 +359,7 @@ def _length_classes(lengths: Sequence[int | None]) -> dict[int | None, int | Non
     for length in dict.fromkeys(lengths):
         if length is None:
             continue
-        near = next((known for known in firsts if _are_alike(known, length)), None)
+        near = next((first_length for first_length in firsts if _are_alike(first_length, length)), None)
         if near is None:
             firsts.append(length)
         classes[length] = length if near is None else near

@@ -225,8 +225,8 @@ def _target_to_write(result: SweepResult, name: str | None) -> TargetResult:
         return measured
     if len(result.targets) != 1:
         names = ", ".join(target.name for target in result.targets) or "none"
-        what = f"llama-benchy's JSON holds one target, this sweep has {names}"
-        raise UsageError(f"{what}: choose one with --target NAME")
+        limit_words = f"llama-benchy's JSON holds one target, this sweep has {names}"
+        raise UsageError(f"{limit_words}: choose one with --target NAME")
     return result.targets[0]
 
 

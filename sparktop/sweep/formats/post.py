@@ -167,15 +167,15 @@ def _fitted(grids: Sequence[Grid], lines: int) -> tuple[list[Grid], list[str]]:
         replace(grid, rows=tuple(_evenly_spaced(grid.rows, size)))
         for grid, size in zip(grids, sizes, strict=True)
     ]
-    lost = [_lost_rows(grid, left) for grid, left in zip(grids, thin, strict=True)]
+    lost = [_lost_rows(grid, thin_grid) for grid, thin_grid in zip(grids, thin, strict=True)]
     titles = ["decode and TTFT", "prefill"] if has_prefill else ["all tables"]
     return thin, [f"{title} {names}" for title, names in zip(titles, lost, strict=False) if names]
 
 
 def _lost_rows(grid: Grid, left: Grid) -> str:
     """Return the levels of a table that are left out, as text: "c2, c4", "8 levels"."""
-    kept = {row[0] for row in left.rows}
-    names = [str(row[0]) for row in grid.rows if row[0] not in kept]
+    kept_names = {row[0] for row in left.rows}
+    names = [str(row[0]) for row in grid.rows if row[0] not in kept_names]
     return ", ".join(names) if len(names) <= _MOST_NAMED else f"{len(names)} levels"
 
 
@@ -227,13 +227,13 @@ def _setup_item(result: SweepResult) -> str:
     if any(" slots" in facts for facts in servers):
         servers.append("Slots: requests that run at once (vLLM: max-num-seqs), as the servers report it")
     machines = "; ".join(machine_facts(result)) or "machines not known"
-    known = launches(result)
+    known_launches = launches(result)
     started = [
         f"Started, as the processes show it: {names_in_words([*map(code, names)])} with {words}"
-        for words, names, is_command in known
+        for words, names, is_command in known_launches
         if not is_command
     ]
-    if not known:
+    if not known_launches:
         started = ["How servers were started is not known: `sparktop agent` on their machines reads it"]
     elif any("options `" in words for words in started):
         started.append("Of options, there are only those that change the speed")
@@ -247,25 +247,25 @@ def _commands(result: SweepResult, again: Sequence[str]) -> tuple[list[str], str
     They are the servers' command lines as their processes show them, `again`, which repeats the sweep, and
     the command that compares with the post.
     """
-    known = [(words, names) for words, names, is_command in launches(result) if is_command]
-    found = []
-    for line, names in known[:_MOST_COMMANDS]:
+    launch_commands = [(words, names) for words, names, is_command in launches(result) if is_command]
+    commands = []
+    for line, names in launch_commands[:_MOST_COMMANDS]:
         hidden = ", … for what may be secret" if "…" in line else ""
-        found.append((f"{', '.join(names)}, as the process shows it{hidden}", line))
-    if len(known) > _MOST_COMMANDS:
-        words, line = found[-1]
-        found[-1] = (f"{words} ({len(known) - _MOST_COMMANDS} more in the report)", line)
+        commands.append((f"{', '.join(names)}, as the process shows it{hidden}", line))
+    if len(launch_commands) > _MOST_COMMANDS:
+        words, line = commands[-1]
+        commands[-1] = (f"{words} ({len(launch_commands) - _MOST_COMMANDS} more in the report)", line)
     if again:
         few = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
         runs = "; with --runs 3 more leads can be tested" if few else ""
         words = f"the same load again, with your addresses (make install in sparktop's repository){runs}"
-        found += [(words, command) for command in again[:_MOST_AGAIN]]
+        commands += [(words, command) for command in again[:_MOST_AGAIN]]
         words = "to compare: save this post as post.md; this shows your newest sweep beside it"
-        found.append((words, "sparktop report last post.md"))
-    if not found:
+        commands.append((words, "sparktop report last post.md"))
+    if not commands:
         return [], ""
-    item = "; ".join(f"{words}: {code(line)}" for words, line in found)
-    return ["```sh", *(f"{line}  # {words}" for words, line in found), "```"], f"**Commands:** {item}."
+    item = "; ".join(f"{words}: {code(line)}" for words, line in commands)
+    return ["```sh", *(f"{line}  # {words}" for words, line in commands), "```"], f"**Commands:** {item}."
 
 
 def _levels(result: SweepResult) -> Iterator[LevelResult]:
@@ -546,8 +546,8 @@ def _after(cell: Cell) -> str:
 def _spread_text(level: LevelResult, metric: Metric) -> str:
     """Return the deviation of the runs, and of a latency the 95 % quantile: " (std 4, p95 812)"."""
     value, latency = level.figure(metric.name), level.latency(metric.name)
-    known = {"std": None if value is None else value.std, "p95": None if latency is None else latency.p95}
-    parts = [f"{word} {metric.text(number)}" for word, number in known.items() if number is not None]
+    spreads = {"std": None if value is None else value.std, "p95": None if latency is None else latency.p95}
+    parts = [f"{word} {metric.text(number)}" for word, number in spreads.items() if number is not None]
     return f" ({', '.join(parts)})" if parts else ""
 
 

@@ -404,8 +404,8 @@ def sections(
 def _sweep_definitions(result: SweepResult, series: Sequence[LevelSeries], grids: Sequence[Grid]) -> Section:
     """Return a section with the definitions of all metrics and terms that occur in the tables."""
     targets = [target for target in result.targets if target.levels]
-    shown = set().union(*(table.metrics(targets) for table in TABLES))
-    if not shown:
+    shown_metrics = set().union(*(table.metrics(targets) for table in TABLES))
+    if not shown_metrics:
         return Section(paragraphs=() if result.status == "failed" else ("Nothing was measured.",))
     lengths = _LENGTHS if any(a_series.has_lengths for a_series in series) else ""
     load = f"{result.plan.load.example}{lengths}."
@@ -415,7 +415,7 @@ def _sweep_definitions(result: SweepResult, series: Sequence[LevelSeries], grids
     words = {head for grid in grids for head in grid.heads if isinstance(head, str)}
     cells = (cell for grid in grids for row in grid.rows for cell in row)
     words |= {sign.strip("()") for cell in cells if isinstance(cell, str) for sign in cell.split()}
-    return Section(MEANINGS, items=(load, *metric_lines(shown), *term_lines(words)), folded=True)
+    return Section(MEANINGS, items=(load, *metric_lines(shown_metrics), *term_lines(words)), folded=True)
 
 
 def _paragraphs(result: SweepResult) -> Iterator[str]:
@@ -690,18 +690,18 @@ def launches(result: SweepResult) -> list[tuple[str, list[str], bool]]:
     Options are Markdown. A server that is a target has the target's name, also where it answers a router's
     requests, too.
     """
-    found: dict[tuple[str, bool], list[str]] = {}
-    said = set[tuple[str, str]]()
+    names_by_launch: dict[tuple[str, bool], list[str]] = {}
+    launches_said = set[tuple[str, str]]()
     for target in sorted(result.targets, key=lambda target: target.kind is TargetKind.ROUTER):
         is_one = len(target.setups) == 1 and target.kind is TargetKind.ENGINE
         for name, facts in target.setups.items():
             line, flags = target.commands.get(name), facts.get(FLAGS)
             words = line or (flags and f"options {code(flags)}")
             words = "default options" if flags == NO_FLAGS and not line else words
-            if words and (name, words) not in said:
-                found.setdefault((words, bool(line)), []).append(target.name if is_one else name)
-                said.add((name, words))
-    return [(words, names, is_command) for (words, is_command), names in found.items()]
+            if words and (name, words) not in launches_said:
+                names_by_launch.setdefault((words, bool(line)), []).append(target.name if is_one else name)
+                launches_said.add((name, words))
+    return [(words, names, is_command) for (words, is_command), names in names_by_launch.items()]
 
 
 _VERSIONS = {"model revision": "model revision ", "image": "container image ", "NCCL": "NCCL ", "kernel": ""}

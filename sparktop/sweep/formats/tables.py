@@ -151,7 +151,7 @@ def row_loads(comparison: ComparisonResult, metric: str, series: Sequence[LevelS
     """Return the loads of the rows of `winners`: those compared, then those that a target refused."""
     loads = [level_of(row) for row in comparison.rows if row.metric == metric]
     names = {name for row in comparison.rows if row.metric == metric for name in row.values}
-    for load in (load for one in series if one.name in names for load in one.refused):
+    for load in (load for a_series in series if a_series.name in names for load in a_series.refused):
         if not any(are_same_row(load, other) for other in loads):
             loads.append(load)
     return loads
@@ -296,18 +296,18 @@ class Columns(Struct, frozen=True):
 
         The table has no rows if no value of any column is known.
         """
-        shown = self._columns_of(target)
-        levels = target.in_order() if shown else ()
+        columns = self._columns_of(target)
+        levels = target.in_order() if columns else ()
         rows: tuple[tuple[Cell, ...], ...] = tuple(
             (
                 f"{'' if level.error is None else '❌ '}{level_words(level, target)}",
-                *(column.cell(level) for column in shown),
+                *(column.cell(level) for column in columns),
             )
             for level in levels
         )
         notes = tuple(_yardstick_lines(levels)) if self.notes else ()
-        left = {number for number, column in enumerate(shown, start=1) if column.head == "Remarks"}
-        return Grid(title, ("Load", *(column.head for column in shown)), rows, frozenset({0, *left}), notes)
+        left = {number for number, column in enumerate(columns, start=1) if column.head == "Remarks"}
+        return Grid(title, ("Load", *(column.head for column in columns)), rows, frozenset({0, *left}), notes)
 
     def metrics(self, targets: Iterable[TargetResult]) -> set[str]:
         """Return the names of the metrics that this table shows for at least one of `targets`."""
@@ -326,16 +326,16 @@ class Columns(Struct, frozen=True):
 
 def known_columns(grid: Grid, without: Collection[int] = ()) -> Grid:
     """Return a table without the columns in which no cell is known, and without those numbered `without`."""
-    known = [
+    known_numbers = [
         number
         for number in range(len(grid.heads))
         if number not in without and any(row[number] != UNKNOWN for row in grid.rows)
     ]
     return replace(
         grid,
-        heads=tuple(grid.heads[number] for number in known),
-        rows=tuple(tuple(row[number] for number in known) for row in grid.rows),
-        left=frozenset(index for index, number in enumerate(known) if number in grid.left),
+        heads=tuple(grid.heads[number] for number in known_numbers),
+        rows=tuple(tuple(row[number] for number in known_numbers) for row in grid.rows),
+        left=frozenset(index for index, number in enumerate(known_numbers) if number in grid.left),
     )
 
 

@@ -161,7 +161,7 @@ class Calibration:
                 message = f"{failure.message} If it speaks plain HTTP, write http:// in its URL"
                 failure = request_failure(TIMEOUT_CONNECT, message, failure.at)
         dropped = {name: clean(words) for name, words in self._dropped.items()}
-        found = Calibrated(
+        calibrated = Calibrated(
             id=command.id,
             model=model,
             models=models,
@@ -170,7 +170,7 @@ class Calibration:
             is_exact=is_exact,
             failure=failure,
         )
-        return found, recipe
+        return calibrated, recipe
 
     async def _count_pieces(self, form: BodyForm) -> tuple[PromptTokens | None, bool]:
         """Return (token counts of words and of the chat template, whether prompts made with these are exact).
@@ -180,15 +180,15 @@ class Calibration:
         False if the counts differ, or if the server cannot count a prompt with its chat template.
         """
         bare = {"add_special_tokens": False}
-        before = await self._tokenize(form, {"prompt": _BEFORE, **bare})
-        if before is None:
+        pieces_before = await self._tokenize(form, {"prompt": _BEFORE, **bare})
+        if pieces_before is None:
             return None, False
         costs: dict[str, float] = {}
         for piece in pieces():
             length = await self._tokenize(form, {"prompt": _BEFORE + piece, **bare})
             if length is None:
                 return None, False
-            costs[piece] = length - before
+            costs[piece] = length - pieces_before
         tokens = PromptTokens(0.0, costs)
         for _ in range(2):
             maker = PromptMaker(self._book, tokens)

@@ -127,9 +127,9 @@ class LoadClient:
             task.cancel()
 
     def _abort_active(self) -> None:
-        now = perf_counter()
+        now_s = perf_counter()
         for exchange in list(self._active):
-            exchange.cancel(now)
+            exchange.cancel(now_s)
 
     async def _execute(self) -> None:
         await (self._run_burst() if self._load.mode is LoadMode.BURST else self._run_steady())
@@ -274,9 +274,9 @@ class LoadClient:
 
     def _check_deadlines(self) -> None:
         """End requests that exceed a time limit, serialise bodies in advance, and schedule the next check."""
-        now = perf_counter()
+        now_s = perf_counter()
         for exchange in list(self._active):
-            exchange.check(now)
+            exchange.check(now_s)
         if self._load.mode is not LoadMode.BURST:
             ahead = self._requests_ahead()
             for _ in range(_BODIES_PER_CHECK):

@@ -306,9 +306,9 @@ class Endpoint(Struct, frozen=True):
             fields["Authorization"] = f"Bearer {self.api_key}"
         if method == "POST":
             fields |= {"Content-Type": "application/json", "Content-Length": str(body_bytes)}
-        given = {name.lower() for name, _ in self.headers}
-        kept = [(name, value) for name, value in fields.items() if name.lower() not in given]
-        lines = [f"{name}: {value}" for name, value in (*kept, *self.headers)]
+        given_names = {name.lower() for name, _ in self.headers}
+        other_fields = [(name, value) for name, value in fields.items() if name.lower() not in given_names]
+        lines = [f"{name}: {value}" for name, value in (*other_fields, *self.headers)]
         return "\r\n".join([f"{method} {self.path}{path} HTTP/1.1", *lines, "", ""]).encode("ascii")
 
 

@@ -396,9 +396,9 @@ class BodyForm(Struct, frozen=True):
         weights would repeat itself, and routers treat repeated output as a fault.
         """
         if self.api is Api.CHAT:
-            before = [] if context is None else [{"role": "system", "content": context}]
+            system_messages = [] if context is None else [{"role": "system", "content": context}]
             messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-            encoded = _compact_json([*before, *messages])
+            encoded = _compact_json([*system_messages, *messages])
         else:
             encoded = _compact_json(prompt if context is None else f"{context}\n{prompt}")
         return self.conversation(endpoint, (encoded[1:-1],), output_tokens, cache_salt)

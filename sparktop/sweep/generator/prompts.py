@@ -222,17 +222,17 @@ class PromptMaker:
         is cut. If the keys end before, it is shorter.
         """
         overhead = 1.0 if is_bare else self._tokens.overhead  # the first word is a token
-        left = length - overhead
+        tokens_left = length - overhead
         parts = [OPENING_WORD]
         for key in keys:
-            if left < _LEAST:
+            if tokens_left < _LEAST:
                 break
-            text, used = self._block(key, min(left, float(block_tokens)))
+            text, used = self._block(key, min(tokens_left, float(block_tokens)))
             if not text:
                 break  # not even one word fits
             parts.append(text)
-            left -= used
-        return "".join(parts), round(length - left)
+            tokens_left -= used
+        return "".join(parts), round(length - tokens_left)
 
     def _block(self, key: str, limit: float) -> tuple[str, float]:
         """Return (text, tokens) of a block, cut to `limit` tokens.
@@ -240,21 +240,21 @@ class PromptMaker:
         Filler words stand for the tokens that the next piece of the book is too long for.
         """
         random, book, upto = Random(key), self._book, self._upto  # noqa: S311 - text, no secret
-        begin, left = random.choice(book.starts), limit
+        begin, tokens_left = random.choice(book.starts), limit
         parts = []
         for _ in range(_DISTINCT):
             word = f" {random.choice(_NAMES)}"
             cost = self._tokens.of(word)
-            if cost > left:
+            if cost > tokens_left:
                 break
             parts.append(word)
-            left -= cost
-        end = max(begin, bisect_right(upto, upto[begin] + left, lo=begin) - 1)
-        left -= upto[end] - upto[begin]
+            tokens_left -= cost
+        end = max(begin, bisect_right(upto, upto[begin] + tokens_left, lo=begin) - 1)
+        tokens_left -= upto[end] - upto[begin]
         filler = self._tokens.of(FILLER)
-        fillers = int(left / filler + _ROUNDING) if filler > 0 and left > 0 else 0
+        fillers = int(tokens_left / filler + _ROUNDING) if filler > 0 and tokens_left > 0 else 0
         parts += [book.text[book.offsets[begin] : book.offsets[end]], FILLER * fillers]
-        return "".join(parts), limit - left + fillers * filler
+        return "".join(parts), limit - tokens_left + fillers * filler
 
 
 def _block_keys(request: TracedRequest) -> Iterator[str]:
@@ -372,10 +372,10 @@ class Passage:
 
 def _permute(words: Sequence[str], index: int) -> Iterator[str]:
     """Yield the words in permutation number `index`; consecutive permutations begin with different words."""
-    left = list(words)
-    while left:
-        index, position = divmod(index, len(left))
-        yield left.pop(position)
+    words_left = list(words)
+    while words_left:
+        index, position = divmod(index, len(words_left))
+        yield words_left.pop(position)
 
 
 def _shuffle_quickly(words: list[str], random: Random) -> list[str]:

@@ -375,11 +375,11 @@ def parse_conversations(text: str, name: str, where: str) -> ConversationPreset:
         preset = convert(table, ConversationPreset)
     except ValidationError as error:
         raise UsageError(f"{where}: {clean(error, 200)}") from None
-    for key, (least, most) in _RANGES.items():
+    for key, (minimum, maximum) in _RANGES.items():
         draw: Draw = getattr(preset, key)
         for value in (draw.median, draw.most, draw.fixed):
-            if value is not None and not least <= value <= most:  # which nan never is
-                raise UsageError(f"{where}: {key} must be from {least} to {most:.10g}, not {value:g}")
+            if value is not None and not minimum <= value <= maximum:  # which nan never is
+                raise UsageError(f"{where}: {key} must be from {minimum} to {maximum:.10g}, not {value:g}")
         has_fixed, has_share = draw.fixed is not None, draw.fixed_share != 0
         if has_fixed is not has_share:
             raise UsageError(f"{where}: {key}: fixed and fixed_share belong together")

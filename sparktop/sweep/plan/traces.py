@@ -259,8 +259,8 @@ class TraceError(UsageError):
 
     def __init__(self, path: str, words: str, line: int | None = None) -> None:
         """Describe the fault `words` in line number `line` (from 1) of the file `path`."""
-        place = f", line {line:,}" if line is not None else ""
-        super().__init__(f"{clean(path, 300)}{place}: {words}")
+        line_words = f", line {line:,}" if line is not None else ""
+        super().__init__(f"{clean(path, 300)}{line_words}: {words}")
 
 
 def numbered_lines(path: str) -> Iterator[tuple[int, str]]:
@@ -364,9 +364,9 @@ class Trace:
     def _place_in_replay(self, stated: TracedRequest) -> TracedRequest | None:
         """Return a request, as its line states it, with its place in the replay; None if it has none."""
         session, choice = stated.session, self.choice
-        after = self._latest.get(session)
+        previous_request = self._latest.get(session)
         at_s = self._time_s(stated, follows=session in self._latest)
-        in_part = after is not None if at_s is None else choice.from_s <= at_s < self._end_s
+        in_part = previous_request is not None if at_s is None else choice.from_s <= at_s < self._end_s
         if in_part and (stated.output_tokens == 0 or stated.prompt_tokens == 0):
             self.skipped += 1
             return None
@@ -383,15 +383,15 @@ class Trace:
                 choice.path, f"more than {MOST_REQUESTS:,} requests: choose a part with --trace-range"
             )
         self._number += 1
-        self.conversations += after is None
+        self.conversations += previous_request is None
         # A request that has its own time in the file has no pause before it.
-        pause_s = 0.0 if after is None or stated.due_s is not None else stated.delay_s
+        pause_s = 0.0 if previous_request is None or stated.due_s is not None else stated.delay_s
         self.shortened += pause_s > LONGEST_PAUSE_S
         return replace(
             stated,
             number=number,
             due_s=None if at_s is None else (at_s - choice.from_s) / choice.speed,
-            after=after,
+            after=previous_request,
             delay_s=min(pause_s, LONGEST_PAUSE_S) / choice.speed,
         )
 

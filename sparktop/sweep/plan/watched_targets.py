@@ -109,8 +109,8 @@ def chosen_names(
     elif kind in _GROUPS:
         chosen = named_routers or of_panel
     elif kind in _WALL_GROUPS:
-        left = of_panel if shown is None else [member for member in of_panel if member in shown]
-        chosen = left if len(left) < len(of_panel) else named_routers or of_panel
+        shown_members = of_panel if shown is None else [member for member in of_panel if member in shown]
+        chosen = shown_members if len(shown_members) < len(of_panel) else named_routers or of_panel
     if not chosen and shown is not None:
         return tuple(engine for engine in engines if engine in shown)
     return tuple(chosen or routers or engines)

@@ -79,9 +79,9 @@ def level_result(
         name: Rate.of_runs([rule(run) for run in by_run(counted)])
         for name, rule in rate_rules(level, mode, limit).items()
     }
-    made = _common_result(level, traces, counted).model_copy(update=rates)
+    result = _common_result(level, traces, counted).model_copy(update=rates)
     if mode not in {LoadMode.OPEN, LoadMode.AGENTS} or not windows:
-        return made
+        return result
     runs = {run: [trace for trace in traces if trace.run == run] for run in sorted(windows)}
     rates_of_runs = [open_rates(run_traces, windows[run]) for run, run_traces in runs.items()]
     fields: dict[str, Any] = {
@@ -90,12 +90,12 @@ def level_result(
     fields["duration_s"] = _seconds(windows)
     if mode is LoadMode.AGENTS:
         fields["agents"] = agents_result(list(chain.from_iterable(runs.values())), windows)
-        return made.model_copy(update=fields)
+        return result.model_copy(update=fields)
     fields |= {name: _latency(due_values_s(name, counted)) for name in DUE_LATENCIES}
     fields["open_loop"] = together = open_loop_result(level.point, limit, runs, windows)
     if together is not None and together.unstable:  # how long they are depends on how long one looks
         fields |= {**dict.fromkeys(LATENCIES), "stream_tps": None}
-    return made.model_copy(update=fields)
+    return result.model_copy(update=fields)
 
 
 def _requests_that_count(mode: LoadMode, traces: Sequence[RequestTrace]) -> Sequence[RequestTrace]:
@@ -370,9 +370,9 @@ def _time_shares(calls: Sequence[CallTrace], windows: Mapping[int, Span]) -> Tim
             began = trace.end if trace.first_token is None else trace.first_token
             first += _overlap_s((trace.start, began), window)
             generation += _overlap_s((began, trace.end), window)
-        for (before, call), (after, _) in pairwise(ordered):
-            if call.then is CallStart.TOOL and before.ok:
-                tool += _overlap_s((before.end, after.start), window)
+        for (from_at, call), (to_at, _) in pairwise(ordered):
+            if call.then is CallStart.TOOL and from_at.ok:
+                tool += _overlap_s((from_at.end, to_at.start), window)
     parts = [_PERCENT * part / total for part in (first, generation, tool)]
     return TimeShares(
         first_token=parts[0], generation=parts[1], tool=parts[2], human=max(0.0, _PERCENT - sum(parts))
@@ -519,7 +519,7 @@ def run_shares(runs: Sequence[Split]) -> tuple[float, ...]:
     Runs with fewer than two requests are left out.
     """
     totals = [(max(split.values(), default=0), sum(split.values())) for split in runs]
-    return tuple(_PERCENT * most / total for most, total in totals if total >= _PAIR)
+    return tuple(_PERCENT * most_requests / total for most_requests, total in totals if total >= _PAIR)
 
 
 def split_words(level: LevelResult) -> str | None:

@@ -231,10 +231,10 @@ class RequestTrace(Struct, eq=False):
         A read with n tokens, t seconds after the previous read, yields n times t / n. `within` leaves out
         those that overlap none of these times.
         """
-        for (before, _), (at, count) in zip(self.arrivals, self.arrivals[1:], strict=False):
-            if within is None or any(start < at and before < end for start, end in within):
+        for (previous_at, _), (at, count) in zip(self.arrivals, self.arrivals[1:], strict=False):
+            if within is None or any(start < at and previous_at < end for start, end in within):
                 for _ in range(count):
-                    yield (at - before) / count
+                    yield (at - previous_at) / count
 
 
 def collect(events: Iterable[LoadEvent]) -> list[RequestTrace]:
@@ -403,14 +403,14 @@ def decode_tps(run: Sequence[RequestTrace]) -> float | None:
         return None
     begin = min(arrivals[0][0] for arrivals in streams)
     end = max(arrivals[-1][0] for arrivals in streams)
-    shown = _per_second(tokens, end - begin)
+    tokens_per_s = _per_second(tokens, end - begin)
     unseen = sum(trace.hidden_before for trace in run)
-    if shown is not None and unseen:
+    if tokens_per_s is not None and unseen:
         # If hidden tokens came at the usual pace, streams began earlier: is the rate since then different?
         began = min(trace.likely_first_s for trace in run if trace.likely_first_s is not None)
         likely = (tokens + unseen) / (end - began)
-        return shown if abs(likely - shown) <= CERTAIN_SHARE * shown else None
-    return shown
+        return tokens_per_s if abs(likely - tokens_per_s) <= CERTAIN_SHARE * tokens_per_s else None
+    return tokens_per_s
 
 
 def pure_decode_tps(run: Sequence[RequestTrace], concurrency: int) -> float | None:
@@ -470,7 +470,7 @@ def peak_tps(run: Sequence[RequestTrace]) -> float | None:
     before = [0, *upto]
     # One of the windows with the most tokens ends with an arrival, so only these windows are compared.
     return max(
-        (upto[place] - before[bisect_right(times, end - PEAK_WINDOW_S)] for place, end in enumerate(times)),
+        (upto[index] - before[bisect_right(times, end - PEAK_WINDOW_S)] for index, end in enumerate(times)),
         default=0,
     )
 

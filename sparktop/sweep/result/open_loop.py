@@ -130,14 +130,14 @@ def open_rates(run: Sequence[RequestTrace], window: Span) -> dict[str, float | N
     if span_s <= 0:
         return {}
     reads = sorted(read for trace in run for read in trace.arrivals if begin < read[0] <= end)
-    made = sum(count for _, count in reads)
+    token_count = sum(count for _, count in reads)
     prompts = [
         request.prompt_tokens for request in run if request.first_token and begin < request.first_token <= end
     ]
     counts = [count for count in prompts if count is not None]
-    total = made + sum(counts) if len(counts) == len(prompts) else None
+    total = token_count + sum(counts) if len(counts) == len(prompts) else None
     return {
-        "output_tps": made / span_s,
+        "output_tps": token_count / span_s,
         "total_tps": None if total is None else total / span_s,
         "requests_per_s": sum(trace.ok and begin < trace.end <= end for trace in run) / span_s,
         "peak_tps": peak_tps(run),

@@ -56,9 +56,9 @@ def read_value(path: Path) -> object:
             f"{name}: is not JSON: byte {error.start} is not UTF-8; is it the right file?"
         ) from None
     except json.JSONDecodeError as error:
-        what = clean(error.msg, 80)
+        fault_words = clean(error.msg, 80)
         raise UsageError(
-            f"{name}: is cut short or not JSON (line {error.lineno}, column {error.colno}: {what})"
+            f"{name}: is cut short or not JSON (line {error.lineno}, column {error.colno}: {fault_words})"
         ) from None
     except (RecursionError, ValueError) as error:
         raise UsageError(f"{name}: is not readable as JSON: {clean(error, 80)}") from None
@@ -202,4 +202,4 @@ def stored_sweeps(folder: Path, newest: int = 0) -> dict[Path, SweepResult | Usa
 
 def earlier_results(folder: Path, newest: int) -> list[SweepResult]:
     """Return the results of so many of the `newest` files in a folder as can be read."""
-    return [found for found in stored_sweeps(folder, newest).values() if isinstance(found, SweepResult)]
+    return [result for result in stored_sweeps(folder, newest).values() if isinstance(result, SweepResult)]

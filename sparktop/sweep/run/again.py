@@ -84,8 +84,8 @@ def answer_from_levels(
     lengths = {level.pp for of_target in levels.values() for level in of_target}
     if not lengths:
         kinds = sorted({level.load.value for target in result.targets for level in target.levels})
-        what = f"no level of {capacity.kind.value} that a search would make"
-        raise UsageError(f"{what}: the result has levels of {names_in_words(kinds) or 'nothing'}")
+        problem = f"no level of {capacity.kind.value} that a search would make"
+        raise UsageError(f"{problem}: the result has levels of {names_in_words(kinds) or 'nothing'}")
     if (pp is None and len(lengths) > 1) or (pp is not None and pp not in lengths):
         words = names_in_words([f"{length:,}" for length in sorted(filter(None, lengths))])
         raise UsageError(f"the levels have prompts of {words} tokens: choose one length with --pp")
@@ -220,13 +220,13 @@ def _traces_of_part(
         first_token_s = sent + (ttft_ms or 0.0) / _MS
         step_s = 1 / tps if tps is not None and tps > 0 else None
         hidden = 0 if ttft_ms is not None else _HIDDEN_TOKENS
-        turn, after, compacted = _CALLS.get(call, (1, CallStart.TOOL, True))
+        turn, call_start, compacted = _CALLS.get(call, (1, CallStart.TOOL, True))
         yield RequestTrace(
             name,
             sent + lag_ms / _MS,
             run,
             due=sent + (lag_ms - (wait_ms or 0.0)) / _MS if kind is LoadKind.RATE else None,
-            call=ConversationCall(0, 0, turn, 0, after, None, 0, 0, compacted=compacted)
+            call=ConversationCall(0, 0, turn, 0, call_start, None, 0, 0, compacted=compacted)
             if kind is LoadKind.AGENTS
             else None,
             first_event=None if ttfr_ms is None else sent + ttfr_ms / _MS,

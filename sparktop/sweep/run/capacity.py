@@ -101,13 +101,13 @@ def drift_of(runs: Mapping[float, Sequence[JudgedRun]]) -> Drift | None:
     """
     for value, judged_runs in runs.items():
         (first, first_at), (last, last_at) = judged_runs[0], judged_runs[-1]  # of one run, both are it
-        for before, after in zip(first.shares, last.shares, strict=False):
-            enough = before.condition is not None and min(before.count, after.count) >= _LEAST_REQUESTS
-            if enough and (after.high < before.low or before.high < after.low):
+        for before, last_share in zip(first.shares, last.shares, strict=False):
+            enough = before.condition is not None and min(before.count, last_share.count) >= _LEAST_REQUESTS
+            if enough and (last_share.high < before.low or before.high < last_share.low):
                 return Drift(
                     value=value,
                     condition=condition_result(before),
-                    later=condition_result(after),
+                    later=condition_result(last_share),
                     first_at=first_at,
                     last_at=last_at,
                 )

@@ -449,14 +449,14 @@ def _open_forecast(plan: Plan) -> Forecast:
         levels = _RATE_SEARCH_LEVELS * len(plan.targets)
         return Forecast("a guess: the server decides how many levels", levels, _timed_range(plan, levels))
     requests = repeats * sum(round(mean_per_s(point) * duration_s) for point in plan.points)
-    before = repeats * sum(round(point.value * ramp_s(plan)) for point in plan.points)
+    ramp_requests = repeats * sum(round(point.value * ramp_s(plan)) for point in plan.points)
     levels = len(plan.points) * len(plan.lengths) * len(plan.targets)
     return Forecast(
         "by its rates",
         levels,
         _timed_range(plan, levels),
         requests=requests * len(plan.lengths),
-        warm_ups=before * len(plan.lengths),
+        warm_ups=ramp_requests * len(plan.lengths),
         prompt_tokens=requests * sum(plan.lengths),
         output_tokens=requests * len(plan.lengths) * plan.tg,
     )
@@ -504,8 +504,8 @@ def plan_sentences(plan: Plan, now: datetime) -> Iterator[str]:
     capacity = plan.capacity
     if capacity is None:
         return
-    what, conditions = _load_words(plan, capacity.kind), conditions_words(capacity)
-    yield f"how many {what}? The largest number for which {conditions}"
+    load_words, conditions = _load_words(plan, capacity.kind), conditions_words(capacity)
+    yield f"how many {load_words}? The largest number for which {conditions}"
     # What a search needs where no decision is close.
     usual_levels, seconds = CapacitySearch(capacity).levels_left(), most_seconds(plan)
     usual_s = usual_levels * LEVEL_OVERHEAD * (plan.duration_s or 0.0) * max(1, len(plan.targets))

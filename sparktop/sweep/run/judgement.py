@@ -132,13 +132,13 @@ def _condition_sentence(
     level: LevelResult,
     ended: int,
 ) -> str:
-    wanted = plain_words(words_of(condition))
+    limit_words = plain_words(words_of(condition))
     if interval is None:
         few = f"{level.runs} run{'' if level.runs == 1 else 's'}, {ended} requests"
-        return f"{wanted} cannot be judged: {few} give no interval"
+        return f"{limit_words} cannot be judged: {few} give no interval"
     word = {Verdict.HOLDS: "holds", Verdict.UNSURE: "is not sure", Verdict.FAILS: "fails"}[verdict]
     unit = " ms" if condition.figure.endswith("_ms") else ""
-    return f"{wanted} {word} (95 % CI {interval[0]:.4g} to {interval[1]:.4g}{unit})"
+    return f"{limit_words} {word} (95 % CI {interval[0]:.4g} to {interval[1]:.4g}{unit})"
 
 
 def condition_interval(

@@ -191,8 +191,8 @@ class LevelRecord(Struct, eq=False):
         """Add a load run of a phase, completed or interrupted."""
         events, traces = record.events, record.traces()
         if phase is not SweepPhase.RUNNING:
-            before = self.contexts if phase is SweepPhase.CONTEXT else self.warm_ups
-            before += traces
+            unmeasured_traces = self.contexts if phase is SweepPhase.CONTEXT else self.warm_ups
+            unmeasured_traces += traces
             return
         end = record.finished
         if end is not None:
@@ -241,26 +241,26 @@ class LevelRecord(Struct, eq=False):
         events = self.events if self.runs else self.partial
         traces = self.traces if self.runs else self.cut
         spans = windows(events, traces, is_cut=not self.runs)
-        made = level_result(self.level, traces, spans, mode=self.plan.mode)
+        result = level_result(self.level, traces, spans, mode=self.plan.mode)
         if self.runs and self.cut:
-            made = _add_partial_requests(made, level_result(self.level, self.cut, mode=self.plan.mode))
+            result = _add_partial_requests(result, level_result(self.level, self.cut, mode=self.plan.mode))
             failed = [trace for trace in self.traces if not trace.ok]
             uncounted = uncounted_columns([*failed, *self.cut], run_starts(self._requests()))
-            made = made.model_copy(update={"uncounted": uncounted})
+            result = result.model_copy(update={"uncounted": uncounted})
         facts = self.facts_with_samples(log)
-        served = dict(made.served_by)
+        served = dict(result.served_by)
         if not served and not facts.fell and self.prepared.target.kind is TargetKind.ROUTER:
             counts = {name: grown.finished or 0.0 for name, grown in self.measured.items()}
             served = {name: round(count) for name, count in counts.items() if count > 0}
         loaded = in_flight((trace.start, trace.end) for trace in self._requests())
         batches = self._busy_batches(log)
         grown = None if facts.fell else facts.growth
-        made = with_servers(made, self.plan, self.prepared.kv_capacity_tokens, grown)
+        result = with_servers(result, self.plan, self.prepared.kv_capacity_tokens, grown)
         measured, context = self._measured_growth(), self.prepared.result.context_tokens
-        made = with_replay(made, self.plan, traces, spans, context, measured, is_cut=not self.runs)
-        compared, is_alone = self._compare_with_yardsticks(made), self.level.point == concurrency_point(1)
+        result = with_replay(result, self.plan, traces, spans, context, measured, is_cut=not self.runs)
+        compared, is_alone = self._compare_with_yardsticks(result), self.level.point == concurrency_point(1)
         of_limit = (side.percent for side in compared if is_alone and side.name == LIMIT)
-        made = made.model_copy(
+        result = result.model_copy(
             update={
                 "served_by": served,
                 "busy_batch": batches,
@@ -274,15 +274,15 @@ class LevelRecord(Struct, eq=False):
                 "padding_percent": self._padding_percent(models),
                 "roofline_percent": next(of_limit, None),
                 "yardsticks": compared,
-                "balance": self._router_side(log, events, made),
+                "balance": self._router_side(log, events, result),
                 "context": context_part(self.level, self.contexts, self.traces, self._measured_growth()),
                 "left": self.left,
                 "beside": self.beside,
                 "limited_by": limit_side(self.prepared, log, loaded, batches, self.most_in_flight),
             }
         )
-        judged = {"validity": judge(self.plan, made, facts), "notes": notes_on(made, facts)}
-        return made.model_copy(update=judged)
+        judged = {"validity": judge(self.plan, result, facts), "notes": notes_on(result, facts)}
+        return result.model_copy(update=judged)
 
     def facts_with_samples(self, log: ServerLog) -> LevelFacts:
         """Return the `facts` with what counters and samples of servers and machines add to them."""
@@ -472,8 +472,8 @@ def _percent(part: float | None, whole: float | None) -> float | None:
 
 
 def _add_counters(growth: dict[str, Counters], name: str, more: Counters) -> None:
-    before = growth.get(name)
-    growth[name] = more if before is None else before.plus(more)
+    earlier_growth = growth.get(name)
+    growth[name] = more if earlier_growth is None else earlier_growth.plus(more)
 
 
 # Execution of levels: warm-up run, measured runs, then a wait until the servers are idle.
@@ -545,12 +545,12 @@ class LevelMaker(Struct, eq=False):
             WorkerGoneError: the load generator's process exited.
         """
         names = record.prepared.backends
-        before = self._samples_at_rest(names)
+        samples_before = self._samples_at_rest(names)
         if batch.first:
             self._ended = self._failed = self._refused = 0
         self._made = -1 if batch.first and self.plan.warmup else 0
         self._emit_load(batch, LevelStarted(self.clock()))
-        measured_from = before
+        measured_from = samples_before
         paused_s = 0.0
         try:
             if batch.first and self.plan.warmup:
@@ -574,7 +574,7 @@ class LevelMaker(Struct, eq=False):
             self.emit(self._phase_event(SweepPhase.SETTLING, batch))
             record.facts.unsettled = await self.settle(names) or record.facts.unsettled
             self.estimate.learn_pause(paused_s + self.clock() - began)
-            record.add_growth(before, measured_from, self.rest)
+            record.add_growth(samples_before, measured_from, self.rest)
             if self.plan.leave and batch.last and names:
                 record.left = await self._hang_up(batch, record)
             if self.plan.beside is not None and batch.last and record.runs:
@@ -636,7 +636,7 @@ class LevelMaker(Struct, eq=False):
         """
         names, begun_answers, tokens = record.prepared.backends, 0, 0
         load = leave_command(self._command(batch, record, 0, SweepPhase.WARMING_UP))
-        before, run, hung_up = self._samples_at_rest(names), RunRecord(), False
+        samples_before, run, hung_up = self._samples_at_rest(names), RunRecord(), False
         self.emit(self._phase_event(SweepPhase.LEAVING, batch))
         async for message in self._messages(record, load, run):
             if not isinstance(message, Batch) or hung_up:
@@ -655,7 +655,7 @@ class LevelMaker(Struct, eq=False):
         ended_at = run.finished.ended_at
         idle = await self.log.wait_until_idle(names, ended_at, LONGEST_S, lambda: self.cancellation.requested)
         self.rest |= idle or {}
-        return left_requests(run.traces(), ended_at, before, self.log, settled=idle is not None)
+        return left_requests(run.traces(), ended_at, samples_before, self.log, settled=idle is not None)
 
     def _samples_at_rest(self, names: tuple[str, ...]) -> dict[str, ServerPoint]:
         return {name: self.rest[name] for name in names if name in self.rest}
@@ -757,8 +757,8 @@ class LevelMaker(Struct, eq=False):
         if plan.mode is LoadMode.OPEN:
             # What the limit of open files allows. A warm-up is one request: the run has arrivals before the
             # measured ones.
-            most = self.worker.most_connections or concurrency
-            concurrency = 1 if is_warm_up else min(concurrency, most)
+            most_connections = self.worker.most_connections or concurrency
+            concurrency = 1 if is_warm_up else min(concurrency, most_connections)
         return RunLoad(
             id=f"{run_id}-context" if is_context else run_id,
             target=prepared.asks,
@@ -924,10 +924,10 @@ def left_requests(
 
     `before` has the sample of each server at rest before the run; `settled` says whether all came to rest.
     """
-    left = [trace for trace in traces if not trace.ok]
+    failed_traces = [trace for trace in traces if not trace.ok]
     samples = {name: log.servers(name, [(hung_up_at, math.inf)]) for name in before}
     reporting = [points for points in samples.values() if points and points[-1].idle is not None]
-    if not left or not reporting or len(reporting) < len(samples):
+    if not failed_traces or not reporting or len(reporting) < len(samples):
         return None
     busy_at = [point.at for points in reporting for point in points if not point.idle]
     last_at = max(busy_at, default=hung_up_at)
@@ -937,8 +937,8 @@ def left_requests(
     received = sum(trace.tokens for trace in traces)
     is_counted = settled and len(generated) == len(grown) and min(generated) >= 0
     return LeftRequests(
-        requests=len(left),
-        received_tokens=sum(trace.tokens for trace in left),
+        requests=len(failed_traces),
+        received_tokens=sum(trace.tokens for trace in failed_traces),
         goes_on_s=max(0.0, last_at - hung_up_at),
         idle_s=max(idle_at) - hung_up_at if settled and max(idle_at) < math.inf else None,
         tokens_after=max(0.0, sum(generated) - received) if is_counted else None,

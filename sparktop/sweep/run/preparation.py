@@ -223,7 +223,7 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
     backends, nodes = watched_backends(target, snapshot), watched_nodes(target, snapshot)
     slots = {view.name: view.slots for view in views if view.slots is not None}
     takes_salt = _takes_salt(plan, accepted, views)
-    found = unmeasured(
+    unmeasured_result = unmeasured(
         target,
         model=_clean_name(any_server.model),
         engine=router.sample.kind if asks.router and router is not None else next(iter(engines), None),
@@ -243,7 +243,7 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
     return PreparedTarget(
         target=target,
         asks=asks,
-        result=found,
+        result=unmeasured_result,
         backends=backends,
         nodes=nodes,
         machines_of={view.name: view.nodes for view in views},

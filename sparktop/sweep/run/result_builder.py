@@ -118,8 +118,8 @@ class ResultBuilder:
 
         Of a server that changed during the search no end is certain.
         """
-        before = self.result.slo
-        holds = dict(before.holds_to) if before is not None else {}
+        slo_before = self.result.slo
+        holds = dict(slo_before.holds_to) if slo_before is not None else {}
         holds[target] = Holds(
             concurrency=search.holds_to,
             interval=search.interval if is_certain else (None, None),
@@ -131,8 +131,8 @@ class ResultBuilder:
 
     def enter_capacity(self, capacity: CapacityResult) -> None:
         """Store the answers of a capacity search so far, beside those for other targets."""
-        before = self.result.capacity
-        answers = dict(before.answers) if before is not None else {}
+        capacity_before = self.result.capacity
+        answers = dict(capacity_before.answers) if capacity_before is not None else {}
         answers |= capacity.answers
         self._change(capacity=capacity.model_copy(update={"answers": answers}))
 

@@ -125,9 +125,9 @@ def _token_rates(points: Sequence[ServerPoint]) -> list[float]:
     NaN for the first sample, and where the rate is unknown.
     """
     rates = [math.nan] if points else []
-    for before, now in pairwise(points):
-        tokens = now.counters.since(before.counters).generation_tokens
-        step_s = now.at - before.at
+    for earlier, later in pairwise(points):
+        tokens = later.counters.since(earlier.counters).generation_tokens
+        step_s = later.at - earlier.at
         rates.append(math.nan if tokens is None or tokens < 0 or step_s <= 0 else tokens / step_s)
     return rates
 

@@ -312,8 +312,8 @@ class SweepRunner:
         name, length = newest.target, newest.pp
         limit = self._estimate.most.get(name)
         target = self.result.target(name)
-        left = any((batch.level.target, batch.level.pp) == (name, length) for batch in self._todo)
-        if limit is None or left or target is None or self._is_stopped():
+        has_more = any((batch.level.target, batch.level.pp) == (name, length) for batch in self._todo)
+        if limit is None or has_more or target is None or self._is_stopped():
             return
         levels = [level for level in target.levels if level.pp == length]
         concurrency, words = next_step(levels, limit, self._plan.max_error_share, target.slots)
@@ -471,11 +471,11 @@ class SweepRunner:
         batch = RunBatch(level, tuple(range(first_run, first_run + runs)), first=again is None)
         record = again or LevelRecord(plan, prepared, level)
         try:
-            made = await self._measure_batch(maker, batch, record)
+            result = await self._measure_batch(maker, batch, record)
         except (TargetFailedError, LevelRefusedError) as error:
             self._leave_out(prepared.target.name, error)
             return None
-        return None if self._is_stopped() or made is None else (made, record)
+        return None if self._is_stopped() or result is None else (result, record)
 
     async def _measure_batch(
         self, maker: LevelMaker, batch: RunBatch, record: LevelRecord
@@ -490,8 +490,8 @@ class SweepRunner:
         if not (record.runs or record.cut):
             return None
         # In a thread, because a hundred thousand tokens take long enough to freeze a screen.
-        made = await asyncio.to_thread(record.result, self._log, self._models)
-        level = self._builder.enter_level(batch.level.target, made, record.facts.health)
+        result = await asyncio.to_thread(record.result, self._log, self._models)
+        level = self._builder.enter_level(batch.level.target, result, record.facts.health)
         await asyncio.to_thread(self._save_now)
         if batch.last or self._is_stopped():
             self._emit(LevelMeasured(batch.level.target, level, self.result))

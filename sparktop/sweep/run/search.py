@@ -277,7 +277,7 @@ class CapacitySearch:
 
     def add(self, value: float, judged: LoadVerdict, runs: int = 1) -> None:
         """Store the judgement of the level at `value`, by all its runs, after `runs` more of them."""
-        before = self.holds
+        holds_before = self.holds
         self._near += self.fails is not None
         self.judged[value] = judged
         self.runs[value] = self.runs.get(value, 0) + runs
@@ -289,8 +289,8 @@ class CapacitySearch:
             for number in decisive
         ]
         self._chances = chances_of_failure(conditions, self._grid, troubled)
-        if self.runs[value] > 1 and before == value and before > (self.holds or 0.0):
-            self.moved_from = max(before, self.moved_from or before)
+        if self.runs[value] > 1 and holds_before == value and holds_before > (self.holds or 0.0):
+            self.moved_from = max(holds_before, self.moved_from or holds_before)
 
     def fails_chance(self, value: float) -> float:
         """Return the probability that the load `value` fails, by all levels so far."""
@@ -524,8 +524,8 @@ class SloSearch:
             return None
         half = max((level for level in self._judged if 2 * level <= top), default=None)
         if half is not None:
-            last, before = (self._judged[level].reached or 0.0 for level in (top, half))
-            if last < _PLATEAU_GROWTH * before:
+            reached_last, reached_before = (self._judged[level].reached or 0.0 for level in (top, half))
+            if reached_last < _PLATEAU_GROWTH * reached_before:
                 return None
         return min(2 * top, self._limit)
 

@@ -351,9 +351,9 @@ class ServerLog:
         points = self._servers.get(name, [])[-2:]
         if len(points) < 2 or points[0].at <= after:  # noqa: PLR2004 - two samples must agree
             return None
-        before, newest = points
-        still = before.idle and newest.idle and before.counters == newest.counters
-        return newest if still and before.start_time == newest.start_time else None
+        earlier, newest = points
+        still = earlier.idle and newest.idle and earlier.counters == newest.counters
+        return newest if still and earlier.start_time == newest.start_time else None
 
     def limits(
         self,

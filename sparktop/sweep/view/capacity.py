@@ -137,11 +137,11 @@ def drift_words(search: CapacityResult, drift: Drift) -> str:
     """Return how the server changed: "the server got slower while it was measured: at 7 agents …"."""
     first, last = drift.condition, drift.later
     slower = (last.met_percent or 0.0) < (first.met_percent or 0.0)
-    (name, *before), (_, *after) = condition_parts(first), condition_parts(last)
+    (name, *parts_before), (_, *parts_after) = condition_parts(first), condition_parts(last)
     times = times_apart(drift.first_at, drift.last_at)
-    what = f"{name} {before[0]} at {times[0]}, {after[0]} at {times[1]}"
+    change_words = f"{name} {parts_before[0]} at {times[0]}, {parts_after[0]} at {times[1]}"
     where = amount(search.load, drift.value)
-    return f"not certain: {changed_words(slower=slower)}: with {where}, {what}"
+    return f"not certain: {changed_words(slower=slower)}: with {where}, {change_words}"
 
 
 def capacity_title(search: CapacityResult) -> str:
@@ -444,7 +444,7 @@ def condition_plots(search: CapacityResult) -> Iterator[CurvePlot]:
             for name, answer in answers.items()
         }
         lines = []
-        for place, (name, parts) in enumerate(results.items()):
+        for index, (name, parts) in enumerate(results.items()):
             values = [(load, result, _condition_value(result)) for load, result in parts]
             points = tuple(
                 CurvePoint(
@@ -453,7 +453,7 @@ def condition_plots(search: CapacityResult) -> Iterator[CurvePlot]:
                 for load, result, value in values
                 if value is not None
             )
-            lines += [CurveLine(name, points, place=place, number=place)] if points else []
+            lines += [CurveLine(name, points, place=index, number=index)] if points else []
         if lines:
             some_result = next(result for parts in results.values() for _, result in parts)
             yield _condition_plot(some_result, tuple(lines))

@@ -65,7 +65,7 @@ def curve_plots(
     names = AGENT_CURVES if LoadKind.AGENTS in kinds else names
     names = RATE_CURVES if LoadKind.RATE in kinds else names
     for name in names:
-        curves = [_curve_line(a_series, name, place, len(own)) for place, a_series in enumerate(own + theirs)]
+        curves = [_curve_line(a_series, name, index, len(own)) for index, a_series in enumerate(own + theirs)]
         if not any(curves[: len(own)]):
             continue
         metric = METRICS[name]

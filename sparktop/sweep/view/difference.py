@@ -155,8 +155,8 @@ def _verdict_of_rows(rows: Sequence[DifferenceRow]) -> str:
     is_alone = not parts
     for word in (NOT_CERTAIN, WITHIN_NOISE, NO_DIFFERENCE):
         count = sum(row.undecided == word for row in chosen)
-        what = f"level{'s' if count > 1 else ''}" if is_alone else "more"
-        parts += [f"{word} at {count} {what}"] if count else []
+        level_words = f"level{'s' if count > 1 else ''}" if is_alone else "more"
+        parts += [f"{word} at {count} {level_words}"] if count else []
     return f"{in_sentence(chosen_title)}: {', '.join(parts)}"
 
 

@@ -111,13 +111,13 @@ class LevelProgress:
         key, state = event.level, _STATES.get(event.phase)
         if key is None or state is None:
             return
-        before = self._levels.get(key) or self._new_level(key)
+        level_before = self._levels.get(key) or self._new_level(key)
         previous = None if self.present is None else self._levels.get(self.present)
         if previous is not None and previous.key != key and previous.state in _IN_PROGRESS:
             self._levels[previous.key] = replace(previous, state=LevelState.PART)
         self.present = key
         self._began_at = now if event.phase is SweepPhase.RUNNING else None
-        self._store_level(replace(before, state=state, runs=event.runs or before.runs))
+        self._store_level(replace(level_before, state=state, runs=event.runs or level_before.runs))
 
     def _store_level(self, level: PlannedLevel) -> None:
         """Store the new state of a level; insert a level that was not planned in order of concurrency.

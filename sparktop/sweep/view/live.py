@@ -380,7 +380,7 @@ class LiveView:
         return target if target in engines else None
 
     def _enter_phase(self, event: PhaseChanged) -> None:
-        now = self._clock()
+        now_s = self._clock()
         key = event.level
         measuring = event.phase is SweepPhase.RUNNING
         began = key != self._current.key or (measuring and not self._current.measuring and event.run == 0)
@@ -389,8 +389,8 @@ class LiveView:
         self._current.measuring = measuring
         if measuring:
             self._current.ended_in_run = 0
-        self._phase, self._phase_at = event, now
-        self._levels.enter_phase(event, now)
+        self._phase, self._phase_at = event, now_s
+        self._levels.enter_phase(event, now_s)
 
     def _adopt_result(self, result: SweepResult) -> None:
         """Store the newest result, recompute its view, and mark levels of failed targets as left out."""

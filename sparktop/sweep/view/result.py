@@ -185,13 +185,13 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
     refused = sum(level.error is not None for level in levels)
     failed = sum(level.requests.failed for level in levels)
     made_count = len(levels) - refused
-    kept = f"{made_count} level{'' if made_count == 1 else 's'}"
+    kept_words = f"{made_count} level{'' if made_count == 1 else 's'}"
     more = f", {refused} left out" if refused else ""
     more += f", {failed:,} request{'' if failed == 1 else 's'} failed" if failed else ""
     if status is SweepStatus.DONE:
-        return f"done: {kept}{more}"
+        return f"done: {kept_words}{more}"
     because = f": {result.stop_reason}" if result.stop_reason else ""
-    return f"{status.value}{because}; {kept} kept{more}"
+    return f"{status.value}{because}; {kept_words} kept{more}"
 
 
 _LIKE_TTFT = frozenset({"ttfr_ms", "first_answer_ms"})

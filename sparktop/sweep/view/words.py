@@ -132,13 +132,13 @@ def _depth_words(levels: Sequence[LevelResult], condition: str) -> str:
     if not holds[0]:
         shallowest, value = points[0]
         return f"does not hold even after {shallowest:,} tokens of context ({value:.4g})"
-    for (before, good), (after, bad), is_held in zip(points, points[1:], holds[1:], strict=False):
+    for (lower_point, good), (upper_point, bad), is_held in zip(points, points[1:], holds[1:], strict=False):
         if not is_held:  # between the two depths the value is interpolated
-            depth = before + (after - before) * (limit - good) / (bad - good)
+            depth = lower_point + (upper_point - lower_point) * (limit - good) / (bad - good)
             about = round(depth, -2) if depth >= PER_TOKENS else round(depth)
             return (
                 f"holds up to about {about:,.0f} tokens of context "
-                f"({good:.4g} after {before:,}, {bad:.4g} after {after:,})"
+                f"({good:.4g} after {lower_point:,}, {bad:.4g} after {upper_point:,})"
             )
     deepest, value = points[-1]
     return f"holds up to {deepest:,} tokens of context at least ({value:.4g})"
@@ -180,8 +180,8 @@ def conversation_sentence(target: TargetResult) -> str | None:
             over = f"TTFT{which} {quantile} over {LIMIT_MS / 1000:g} s ({milliseconds(wait_ms)})"
             slow = f"{level.point.label}: {over}{_warning(level, ())}"
             return f"{quick}; {slow}" if quick else slow
-        most = ", the most measured" if level is measured[-1][0] and len(measured) > 1 else ""
-        quick = f"{level.point.label}{most}: {conversation_words(agents)}{_warning(level, ())}"
+        most_words = ", the most measured" if level is measured[-1][0] and len(measured) > 1 else ""
+        quick = f"{level.point.label}{most_words}: {conversation_words(agents)}{_warning(level, ())}"
     return quick or None
 
 
@@ -319,7 +319,7 @@ def _rates_sentence(levels: list[LevelResult]) -> str:
     ended = [level for level in levels if any(mark.code == CUT_SHORT for mark in level.validity)]
     cut, levels = next(iter(ended), None), [level for level in levels if level not in ended]
     failing = next((level for level in levels if _is_overloaded(level)), None)
-    kept = [
+    kept_rates = [
         level
         for level in levels
         if not _is_overloaded(level) and (failing is None or level.point < failing.point)
@@ -328,11 +328,11 @@ def _rates_sentence(levels: list[LevelResult]) -> str:
         why = f": {_overload_words(cut)}" if _is_overloaded(cut) else ""
         words = f"{cut.point.label} was not finished{why}"
         return "; ".join(filter(None, (_rates_sentence(levels), words)))
-    if not kept and failing is None:
+    if not kept_rates and failing is None:
         return ""
-    if not kept and failing is not None:
+    if not kept_rates and failing is not None:
         return f"does not keep up with {failing.point.label}: {_overload_words(failing)}"
-    best = kept[-1]
+    best = kept_rates[-1]
     words = f"keeps up with {best.point.label}{_rate_figures(best)}{_warning(best, but=(FEW_RUNS, DRIFT))}"
     if failing is not None:
         return f"{words}, not with {failing.point.label}: {_overload_words(failing)}"
@@ -486,19 +486,19 @@ def _experiment_sentences(target: TargetResult) -> Iterator[str]:
 
 def left_words(level: LevelResult) -> str:
     """Return what a target did at a level after the hang-up; "" if nobody hung up."""
-    left = level.left
-    if left is None:
+    runs_left = level.left
+    if runs_left is None:
         return ""
-    goes_on_s, idle_s = left.goes_on_s or 0.0, left.idle_s
+    goes_on_s, idle_s = runs_left.goes_on_s or 0.0, runs_left.idle_s
     if idle_s is None:
         words = f"still works {goes_on_s:.0f} s after its clients hang up"
     elif goes_on_s == 0:
         words = f"stops within {idle_s:.1f} s after its clients hang up"
     else:
         words = f"goes on for {goes_on_s:.1f} to {idle_s:.1f} s after its clients hang up"
-    if left.tokens_after is None:
+    if runs_left.tokens_after is None:
         return words
-    tokens = "1 token" if round(left.tokens_after) == 1 else f"{left.tokens_after:,.0f} tokens"
+    tokens = "1 token" if round(runs_left.tokens_after) == 1 else f"{runs_left.tokens_after:,.0f} tokens"
     return f"{words} and generates {tokens} for nobody"
 
 
@@ -517,16 +517,16 @@ def beside_words(level: LevelResult) -> str:
     short = short_tokens(beside.prompt_tokens)
     length = short if short.endswith("k") else f"{beside.prompt_tokens:,}-token"
     while_they = f"while {length} prompts arrive"
-    what = "mean ITL of short requests"
+    title = "mean ITL of short requests"
     if not beside.alone_itl_runs_ms or beside.mean_itl_ms is None:
-        return f"{what} {while_they} is unknown: too few tokens came"
+        return f"{title} {while_they} is unknown: too few tokens came"
     rate_before, rate_after = map(
         METRICS["itl_ms"].text, (fmean(beside.alone_itl_runs_ms), beside.mean_itl_ms)
     )
     if beside.significant is False:
-        return f"{NO_DIFFERENCE} in {what} {while_they} ({rate_before} and {rate_after} ms)"
+        return f"{NO_DIFFERENCE} in {title} {while_they} ({rate_before} and {rate_after} ms)"
     change_text = NOT_TESTED if beside.change_percent is None else _change_words(beside.change_percent)
-    return f"{what} goes from {rate_before} to {rate_after} ms {while_they} ({change_text})"
+    return f"{title} goes from {rate_before} to {rate_after} ms {while_they} ({change_text})"
 
 
 _MANIFOLD_PERCENT = 900.0
@@ -650,8 +650,8 @@ def _headline_of_length(
 
     Where the best has no clear lead, the lowest of the levels that may be as good is named: it is enough.
     """
-    found = best_level(levels, metric)
-    named, *others = sorted((found.best, *found.alike), key=lambda level: level.concurrency)
+    best = best_level(levels, metric)
+    named, *others = sorted((best.best, *best.alike), key=lambda level: level.concurrency)
     best_word = "best: " if len(levels) > 1 else ""
     which = f"{named.point.label} is enough:" if others else f"{best_word}{named.point.label},"
     rate_text = f"{_rate_words(named, metric)} {in_sentence(METRICS[metric].title)}"
@@ -660,8 +660,8 @@ def _headline_of_length(
         parts.append(f"mean TTFT {METRICS['ttft_ms'].text(named.ttft_ms.mean)} ms")
     if others:
         parts.append(f"no clear gain at {_points_words(others)}")
-    parts += [f"{TOO_SCATTERED} with {_points_words(found.scattered)}"] if found.scattered else []
-    parts += [NOT_TESTED] if found.is_untested else []
+    parts += [f"{TOO_SCATTERED} with {_points_words(best.scattered)}"] if best.scattered else []
+    parts += [NOT_TESTED] if best.is_untested else []
     beyond = _words_beyond_best(result, target, levels, named, others, metric) if len(levels) > 1 else ""
     return "; ".join(parts) + beyond
 
@@ -922,7 +922,7 @@ def choices(result: SweepResult, compared: Topologies, name: Name = str) -> list
 
     if not any(map(is_won, levels)):
         return []
-    found = []
+    all_choices = []
     for use, group in groupby(levels, _use):
         of_use = list(group)
         slots, *columns = zip_longest(*map(slots_and_winners, of_use))
@@ -930,15 +930,15 @@ def choices(result: SweepResult, compared: Topologies, name: Name = str) -> list
         parts = [list(part) for _, part in groupby(of_use, is_won if are_alike else slots_and_winners)]
         places = [" to ".join(dict.fromkeys((part[0].point.short, part[-1].point.short))) for part in parts]
         places[0] = f"{use} ({places[0]})"
-        found += [
+        all_choices += [
             _choice(result, metrics, place, part, unfair.get(part[0].key, ""), name)
             for place, part in zip(places, parts, strict=True)
         ]
-    return found
+    return all_choices
 
 
 def _use(level: ComparedLevel) -> str:
-    return next(use for most, use in _USES if level.point.concurrency <= most)
+    return next(use for most_concurrency, use in _USES if level.point.concurrency <= most_concurrency)
 
 
 def _choice(
@@ -965,9 +965,9 @@ def _choice(
         elif here:
             unproven.append(f"{title}: {unproven_words(here, metric.noise_floor_percent, name)}")
     if slots:
-        shown = "; ".join(f"{name(winner)} {', '.join(of.values())}" for winner, of in leads.items())
+        shown_leads = "; ".join(f"{name(winner)} {', '.join(of.values())}" for winner, of in leads.items())
         why = f"{slots}, so requests wait there: measure with equal slots"
-        return Choice(use, UNFAIR, shown, why, "")
+        return Choice(use, UNFAIR, shown_leads, why, "")
     pick = next(iter(leads), "")
     is_all = len(leads) == 1 and in_sentence(metrics[0].title) in leads[pick]
     ends = {of: "" if is_all else f" for {names_in_words([*titles])}" for of, titles in leads.items()}

@@ -89,9 +89,9 @@ def read_file(path: Path) -> list[LevelSeries]:
                 return tool.read(data, clean(path.stem, 60), clean(path.name))
             except ImportFormatError as problem:
                 raise UsageError(f"{name}: {tool.title}: {problem}") from None
-    for title, is_such_file, what in _OTHER_FILES:
+    for title, is_such_file, description in _OTHER_FILES:
         if is_such_file(data):
-            raise UsageError(f"{name}: is a file of {title}: {what}")
+            raise UsageError(f"{name}: is a file of {title}: {description}")
     raise UsageError(f"{name}: is JSON, but not {_READERS_IN_ORDER}")
 
 

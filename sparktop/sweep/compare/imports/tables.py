@@ -207,7 +207,7 @@ def tables_of(text: str) -> Iterator[TextTable]:
         ImportFormatError: a table has too many rows.
     """
     lines = [line[:_LONGEST_LINE] for line in text.splitlines()]
-    start = before = 0
+    start = end_before = 0
     while start < len(lines):
         for parse in (_markdown_table, _delimited_table, _blank_table):
             end, heads, rows = parse(lines, start)
@@ -216,11 +216,11 @@ def tables_of(text: str) -> Iterator[TextTable]:
             if rows:
                 above = [
                     title_line.strip()
-                    for title_line in lines[max(before, start - _TITLE_LINES) : start]
+                    for title_line in lines[max(end_before, start - _TITLE_LINES) : start]
                     if title_line.strip()
                 ]
                 yield TextTable("\n".join(above[-3:]), tuple(heads), tuple(map(tuple, rows)))
-                start = before = end
+                start = end_before = end
                 break
         else:
             start += 1

@@ -379,7 +379,7 @@ def _aiperf_facts(data: object) -> dict[str, object]:
         ("endpoint", "model_names", 0),
         ("model", 0),
     )
-    named = (text_at(data, "input_config", *place) for place in places)
+    named = (text_at(data, "input_config", *path) for path in places)
     return {
         "tool": "genai-perf, or an early aiperf" if version is None else f"aiperf {version}",
         "model": next(filter(None, named), None),
@@ -389,7 +389,7 @@ def _aiperf_facts(data: object) -> dict[str, object]:
 
 def _aiperf_point(data: object) -> tuple[LoadPoint, object]:
     """Return the point on the axis that the measured phase has, and this phase."""
-    earlier = (value_at(data, "input_config", *place) for place in _AIPERF_EARLIER)
+    earlier = (value_at(data, "input_config", *path) for path in _AIPERF_EARLIER)
     for phase in (*list_at(data, "input_config", "phases"), *earlier):
         if text_at(phase, "kind") == "warmup":
             continue
