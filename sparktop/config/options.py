@@ -55,8 +55,8 @@ class Option(Struct, frozen=True):
         if self.place[0] not in _FIELDS:
             return replace(watch, **{key: value})  # type: ignore[arg-type]  # of the field's type by the table
         field = _FIELDS[self.place[0]]
-        new = Severity(str(value)) if key == "severity" else value
-        holder = replace(getattr(watch, field), **{key: new})
+        typed_value = Severity(str(value)) if key == "severity" else value
+        holder = replace(getattr(watch, field), **{key: typed_value})
         return replace(watch, **{field: holder})
 
     def step(self, now: Value | None, step: int, *, around: bool = False) -> Value:

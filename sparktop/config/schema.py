@@ -215,7 +215,7 @@ class Kind(Struct, frozen=True):
 
     def read(self, value: Any, path: KeyPath, problems: list[Mistake]) -> Any:  # noqa: ANN401 - of any kind
         """Return a value of the file as it is used; append a `Mistake` for each fault in it."""
-        before = len(problems)
+        problem_count = len(problems)
         if (message := self._fault(value)) is not None:
             more = f": write [[{path[-1]}]]" if isinstance(value, dict) and list in self.types else ""
             problems.append(Mistake(path, clean(f"{message}{more}", 400)))
@@ -225,7 +225,7 @@ class Kind(Struct, frozen=True):
             value = [self.items.read(item, (*path, at), problems) for at, item in enumerate(value)]
         elif self.items is not None and isinstance(value, dict):
             value = {key: self.items.read(item, (*path, key), problems) for key, item in value.items()}
-        if self.check is not None and len(problems) == before:
+        if self.check is not None and len(problems) == problem_count:
             try:
                 value = self.check(value)
             except ValueError as error:
@@ -234,22 +234,22 @@ class Kind(Struct, frozen=True):
 
     def _fault(self, value: Any) -> str | None:  # noqa: ANN401 - as above
         """Return what is wrong with a value, but not with its parts; None if nothing is."""
-        shown = shown_value(value)
+        value_text = shown_value(value)
         if self.choices and (type(value) not in self.types or value not in self.choices):
             *others, last = map(repr, self.choices)
             near = did_you_mean(str(value), map(str, self.choices))
-            return f"must be one of {', '.join(others)} or {last}, not {shown}{near}"
+            return f"must be one of {', '.join(others)} or {last}, not {value_text}{near}"
         if type(value) not in self.types:
-            return f"must be {self.noun}, not {shown}"
+            return f"must be {self.noun}, not {value_text}"
         if isinstance(value, float) and not math.isfinite(value):
-            return f"must be a finite number, not {shown}"
+            return f"must be a finite number, not {value_text}"
         for limit, words, is_beyond in (
             (self.least, "at least", lt),
             (self.above, "above", le),
             (self.most, "at most", gt),
         ):
             if limit is not None and is_beyond(value, limit):
-                return f"must be {words} {limit:,.10g}, not {shown}"
+                return f"must be {words} {limit:,.10g}, not {value_text}"
         return None
 
 

@@ -114,8 +114,8 @@ def _dot_columns(slots: list[Slot], width: int, end_slot: int, empty: Slot) -> l
     is even, the right dot column of the last cell is still `empty`. So are the columns before the first slot.
     """
     count = 2 * width - 1 + end_slot % 2
-    shown = slots[max(0, len(slots) - count) :]
-    return [empty] * (count - len(shown)) + shown + [empty] * (1 - end_slot % 2)
+    shown_slots = slots[max(0, len(slots) - count) :]
+    return [empty] * (count - len(shown_slots)) + shown_slots + [empty] * (1 - end_slot % 2)
 
 
 def _newest_values(values: Values, width: int) -> Values:
@@ -372,7 +372,7 @@ def flip_table() -> Mapping[int, int]:
     """Return the table for `str.translate` that flips each braille cell vertically."""
     pairs = ((0, 6), (1, 2), (2, 1), (6, 0), (3, 7), (4, 5), (5, 4), (7, 3))
     return {
-        0x2800 + mask: 0x2800 + sum(1 << after for before, after in pairs if mask >> before & 1)
+        0x2800 + mask: 0x2800 + sum(1 << after for bit_before, after in pairs if mask >> bit_before & 1)
         for mask in range(1, 256)
     }
 
@@ -476,12 +476,12 @@ class DotGrid:
         """Draw the dot at (x, y) in a layer over what its cell has; ignore dots outside the grid."""
         if 0 <= x < 2 * self.width and 0 <= y < 4 * self.height:
             index = (self.height - 1 - y // 4) * self.width + x // 2
-            kept, before = self._masks[index], self._layers[index]
-            if kept and before != layer:
-                if before not in self._sparse:
-                    self._below.setdefault(index, {})[before] = kept
-                kept = 0
-            self._masks[index] = kept | (_LEFT, _RIGHT)[x % 2][y % 4]
+            mask_before, layer_before = self._masks[index], self._layers[index]
+            if mask_before and layer_before != layer:
+                if layer_before not in self._sparse:
+                    self._below.setdefault(index, {})[layer_before] = mask_before
+                mask_before = 0
+            self._masks[index] = mask_before | (_LEFT, _RIGHT)[x % 2][y % 4]
             self._layers[index] = layer
             self._chars.pop(index, None)
 

@@ -424,9 +424,9 @@ def _open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
     """
     if sum(other.fileno() >= 0 for other in _sockets) >= connections_that_fit():
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-    made = socket.socket(*info[:3])
-    _sockets.add(made)
-    return made
+    new_socket = socket.socket(*info[:3])
+    _sockets.add(new_socket)
+    return new_socket
 
 
 def _url(request: Request) -> URL:

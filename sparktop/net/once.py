@@ -61,5 +61,5 @@ def _answer_error(error: Exception, where: str, deadline_s: float) -> AnswerErro
             return failure.no_answer(where)
         case httpx.RemoteProtocolError():
             return failure.not_http(where, b"")
-        case found:
-            return failure.transport_error(found, where)
+        case cause_found:
+            return failure.transport_error(cause_found, where)

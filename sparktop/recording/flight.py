@@ -54,8 +54,8 @@ def is_network(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
         return False
     path_of_mount, best, kind = os.path.realpath(path), "", ""
     for line in lines:
-        before, _, after = line.partition(" - ")
-        words_before, words_after = before.split(), after.split()
+        mount_text, _, type_text = line.partition(" - ")
+        words_before, words_after = mount_text.split(), type_text.split()
         if len(words_before) <= 4 or not words_after:  # noqa: PLR2004 - the mount point
             continue
         mount = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), words_before[4])
@@ -248,8 +248,8 @@ class Incidents:
         self._take_events()
         for event in [waiting for waiting in self._waiting if instant.at - (waiting.at_s or 0.0) >= AFTER_S]:
             self._waiting.remove(event)
-            what = (event, list(self._parts), instant)
-            copying = threading.Thread(target=self._save, args=what, daemon=True)
+            incident = (event, list(self._parts), instant)
+            copying = threading.Thread(target=self._save, args=incident, daemon=True)
             copying.start()
             self._copying.append(copying)
 

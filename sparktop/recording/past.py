@@ -274,8 +274,8 @@ class Past:
         for event in snapshot.events:
             self._events[event.at, event.subject, event.about or event.message] = event
         if len(self._events) > _MOST_EVENTS:
-            kept = sorted(self._events, key=lambda key: key[0])[-_MOST_EVENTS // 2 :]
-            self._events = {key: self._events[key] for key in kept}
+            newest_events = sorted(self._events, key=lambda key: key[0])[-_MOST_EVENTS // 2 :]
+            self._events = {key: self._events[key] for key in newest_events}
         self._compress_old(snapshot.at)
 
     def _is_later(self, picture: Stamp | PastPicture, at: float, apart_s: float) -> bool:

@@ -96,7 +96,7 @@ class History(Struct, eq=False):
         folder = self.folder.resolve()
         running = {path.name for path in results_under_way() if path.parent == folder}
         running_status = SweepStatus.RUNNING.value
-        rows = [read.row for read in sorted(self._read_files.values(), key=_age_key, reverse=True)]
+        rows = [file.row for file in sorted(self._read_files.values(), key=_age_key, reverse=True)]
         return [
             replace(row, status=running_status, problem=None) if row.key in running else row for row in rows
         ]
@@ -136,7 +136,7 @@ class History(Struct, eq=False):
         Raises:
             UsageError: the file cannot be read.
         """
-        row = next((listed for listed in self.rows() if listed.key == key), None)
+        row = next((row_listed for row_listed in self.rows() if row_listed.key == key), None)
         title = key if row is None else title_of(row)
         result = self.result(key)
         if result is not None:

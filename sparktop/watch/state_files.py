@@ -63,8 +63,8 @@ def announced_load(
         yield
         return
     path = folder / _FOLDER / f"{pid}.json"
-    kept = None if result is None else str(result.resolve())
-    load = _Announcement(pid, _start_time(pid), socket.gethostname(), tuple(sorted({*urls})), kept)
+    result_path = None if result is None else str(result.resolve())
+    load = _Announcement(pid, _start_time(pid), socket.gethostname(), tuple(sorted({*urls})), result_path)
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(path, msgspec.json.encode(load))
@@ -97,15 +97,15 @@ def _announcements(env: Mapping[str, str]) -> list[_Announcement]:
         for path in sorted(folder.joinpath(_FOLDER).glob("*.json"))[:_MOST_FILES] if folder else ():
             with suppress(OSError, ValueError, RecursionError):
                 loads.append(msgspec.json.decode(read_own(path, _LONGEST), type=_Announcement))
-    here = (load for load in loads if load.pid > 0 and load.host == socket.gethostname())
-    return [load for load in here if _is_alive(load.pid, load.started)]
+    own_loads = (load for load in loads if load.pid > 0 and load.host == socket.gethostname())
+    return [load for load in own_loads if _is_alive(load.pid, load.started)]
 
 
 def _is_alive(pid: int, started: str | None) -> bool:
     """Return whether the process that announced itself still runs, and no other one has its number."""
-    now = _start_time(pid)
-    if now is not None:
-        return now == started
+    start_time = _start_time(pid)
+    if start_time is not None:
+        return start_time == started
     try:
         os.kill(pid, 0)
     except OSError:
@@ -130,20 +130,20 @@ async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[obje
             if isinstance(target, BackendTarget | RouterTarget)
         ]
         loads = announced_loads()
-        now: dict[int, frozenset[str]] = {}
+        names_by_pid: dict[int, frozenset[str]] = {}
         for pid, urls in loads.items():
             loaded = set(map(address_of, urls)) - {None}
-            now[pid] = frozenset(name for address, name in watched if address in loaded)
-        for pid in begun.keys() - now.keys():
+            names_by_pid[pid] = frozenset(name for address, name in watched if address in loaded)
+        for pid in begun.keys() - names_by_pid.keys():
             names, _ = begun.pop(pid), told.pop(pid)
             store.end_own_load(names.difference(*begun.values()))  # the others still load theirs
-        for pid, names in now.items():
-            before = begun.get(pid, frozenset())
-            if new := names - before:
-                begun[pid] = before | new
-                store.begin_own_load(new)
+        for pid, names in names_by_pid.items():
+            names_before = begun.get(pid, frozenset())
+            if new_names := names - names_before:
+                begun[pid] = names_before | new_names
+                store.begin_own_load(new_names)
                 if told.get(pid) != loads[pid]:  # else more of what it loads is watched now
-                    store.note("sweep", f"load on {', '.join(sorted(new))} by a sweep of process {pid}")
+                    store.note("sweep", f"load on {', '.join(sorted(new_names))} by a sweep of process {pid}")
                 told[pid] = loads[pid]
         await sleep(LOOK_EVERY_S)
 

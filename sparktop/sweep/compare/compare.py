@@ -62,12 +62,12 @@ def independent_engines(series: Sequence[LevelSeries]) -> Iterator[IndependentEn
     """
     for routed in series:
         elsewhere = [a_series for a_series in series if a_series.source != routed.source]
-        for alone in (_series_of_engines(routed, series), _series_of_engines(routed, elsewhere)):
-            metrics = routed.metrics() & {name for a_series in alone for name in a_series.metrics()}
+        for of_engines in (_series_of_engines(routed, series), _series_of_engines(routed, elsewhere)):
+            metrics = routed.metrics() & {name for a_series in of_engines for name in a_series.metrics()}
             metric = next((name for name in MAIN_RATES if name in metrics), None)
-            levels = tuple(_engines_levels(routed, alone, series, metric)) if metric is not None else ()
+            levels = tuple(_engines_levels(routed, of_engines, series, metric)) if metric is not None else ()
             if metric is not None and levels:
-                names = tuple(a_series.name for a_series in alone)
+                names = tuple(a_series.name for a_series in of_engines)
                 yield IndependentEngines(metric=metric, routed=routed.name, alone=names, levels=levels)
                 break
 
@@ -104,8 +104,8 @@ def _share_words(engines: IndependentEngines) -> str:
 def _beyond_sentences(engines: IndependentEngines) -> Iterator[str]:
     for name in dict.fromkeys(name for level in engines.levels for name in level.beyond):
         where = names_in_words([f"c{level.concurrency}" for level in engines.levels if name in level.beyond])
-        best = f"the best of {len(engines.alone)} independent engines"
-        yield f"{name} exceeds {best} at {where}: by these figures no router over them reaches it there"
+        best_words = f"the best of {len(engines.alone)} independent engines"
+        yield f"{name} exceeds {best_words} at {where}: by these figures no router over them reaches it there"
 
 
 def _series_of_engines(routed: LevelSeries, series: Sequence[LevelSeries]) -> list[LevelSeries]:
@@ -157,11 +157,11 @@ def _engines_levels(
         concurrency = level.load.point.concurrency
         if not concurrency:
             continue  # its load is not divided into numbers of requests
-        each, remainder = divmod(concurrency, count)
-        part_load = replace(level.load, point=concurrency_point(each))
-        parts = [a_series.at(part_load) for a_series in alone]
-        measured = [part for part in parts if part is not None and metric in part.figures]
-        if remainder or not each or len(measured) < count:
+        each_load, remainder = divmod(concurrency, count)
+        part_load = replace(level.load, point=concurrency_point(each_load))
+        levels = [a_series.at(part_load) for a_series in alone]
+        measured = [part for part in levels if part is not None and metric in part.figures]
+        if remainder or not each_load or len(measured) < count:
             continue
         figures = [part.figures[metric] for part in measured]
         # The first run of the bound is the sum of the engines' first runs, and so on.
@@ -171,7 +171,7 @@ def _engines_levels(
         ratio = None if reached is None else ratio_of(reached, bound)
         yield EnginesLevel(
             concurrency=concurrency,
-            each=each,
+            each=each_load,
             bound=bound.mean,
             routed=None if reached is None else reached.mean,
             percent=None if reached is None else 100 * reached.mean / bound.mean,
@@ -232,13 +232,13 @@ def compare(
     floors = {name: _noise_floor_percent(levels, name, pair) for name in METRICS}
     published = {a_series.name: a_series.source for a_series in series if a_series.published}
     slots = {a_series.name: a_series.slots for a_series in series}
-    judged = _Table(levels, floors, baseline, published, slots)
-    rows = [row for metric in METRICS.values() for row in _metric_rows(judged, metric)]
+    table = _Table(levels, floors, baseline, published, slots)
+    rows = [row for metric in METRICS.values() for row in _metric_rows(table, metric)]
     metrics = {row.metric for row in rows}
     return ComparisonResult(
         baseline=baseline,
         rows=tuple(rows),
-        crossovers=tuple(_crossovers_by_source(judged, rows)),
+        crossovers=tuple(_crossovers_by_source(table, rows)),
         notes=tuple(notes_of(series, rows, pair)),
         definitions=definitions_of(series, metrics),
         noise_floor_percent={name: floor for name, floor in floors.items() if name in metrics},
@@ -343,9 +343,9 @@ class _Table(Struct):
     def change(self, metric: str, load: Level, target: str, other: str) -> Change:
         """Return the difference of `target` from the target `other`, and whether it is significant."""
         for pair in ((target, other), (other, target)):
-            tested = self.proven.get((metric, pair), {}).get(load)
-            if tested is not None:
-                ratio = tested if pair[0] == target else tested.inverse()
+            tested_ratio = self.proven.get((metric, pair), {}).get(load)
+            if tested_ratio is not None:
+                ratio = tested_ratio if pair[0] == target else tested_ratio.inverse()
                 is_shown = ratio.proven and ratio.is_beyond(self.floors[metric])
                 return Change(percent=ratio.percent, ratio_ci95=ratio.ci95, significant=is_shown)
         figures = self.figures(metric, load)
@@ -364,9 +364,9 @@ def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[st
     figures = table.figures(metric.name, load)
     changes = {name: table.change(metric.name, load, ranked[0], name) for name in ranked[1:]}
     # Significantly better than all others; None if any of the differences could not be tested.
-    tested = [change.significant for change in changes.values()]
-    is_proven: bool | None = False not in tested
-    if is_proven and None in tested:
+    verdicts = [change.significant for change in changes.values()]
+    is_proven: bool | None = False not in verdicts
+    if is_proven and None in verdicts:
         is_proven = None
     ahead = ranked[0] if _is_ahead(figures, ranked) else None
     stated = is_proven is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
@@ -700,7 +700,7 @@ def _compare_answers(
             low or 0.0,
             fails - 1 if fails is not None and search.load is not LoadKind.RATE else fails,
         )
-    more = [
+    higher = [
         name
         for name, (low, _) in ranges.items()
         if all(
@@ -713,5 +713,5 @@ def _compare_answers(
         alike=alike,
         holds={name: answer.holds for name, answer in answers.items()},
         ranges={**ranges},
-        takes_more=more[0] if more and alike else None,
+        takes_more=higher[0] if higher and alike else None,
     )

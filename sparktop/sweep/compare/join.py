@@ -83,14 +83,14 @@ def _question(result: SweepResult) -> tuple[object, ...]:
 
 def _new_names(named_results: Sequence[NamedResult]) -> list[dict[str, str]]:
     """Return for each sweep the new name of each of its targets, all different."""
-    listed = [target.name for _, result in named_results for target in result.targets]
-    taken_names = {name for name in listed if listed.count(name) == 1}
+    all_names = [target.name for _, result in named_results for target in result.targets]
+    taken_names = {name for name in all_names if all_names.count(name) == 1}
     renamed: list[dict[str, str]] = []
     for stem, result in named_results:
         names: dict[str, str] = {}
         for target in result.targets:
             name = target.name
-            if listed.count(name) > 1:
+            if all_names.count(name) > 1:
                 name = free_name(f"{name}@{stem}", taken_names)
                 taken_names.add(name)
             names[target.name] = name

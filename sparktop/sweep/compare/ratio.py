@@ -99,9 +99,9 @@ class Ratio(Struct, frozen=True):
         if variance == 0:
             return (math.exp(self.log_ratio),) * 2
         steps = max(1.0, math.floor(freedom * _FREEDOM_STEP + 1e-6) / _FREEDOM_STEP)
-        half = student_t((1 + CONFIDENCE) / 2, steps) * math.sqrt(variance / self.weight)
+        half_width = student_t((1 + CONFIDENCE) / 2, steps) * math.sqrt(variance / self.weight)
         try:
-            return math.exp(self.log_ratio - half), min(math.exp(self.log_ratio + half), LARGEST)
+            return math.exp(self.log_ratio - half_width), min(math.exp(self.log_ratio + half_width), LARGEST)
         except OverflowError:  # the values of the runs differ too much for any conclusion
             return 0.0, LARGEST
 
@@ -186,10 +186,10 @@ def _proofs_of(
     family: Sequence[_Hypothesis], tests: Mapping[_Hypothesis, Mapping[Level, Ratio]]
 ) -> dict[_Hypothesis, dict[Level, Ratio]]:
     """Return the tests of a family, and which are proven in it."""
-    tested = {key: _with_mean_variance(tests[key]) for key in family if key in tests}
-    values = {key: _p_of_levels(tests[key], levels) for key, levels in tested.items()}
+    tested_ratios = {key: _with_mean_variance(tests[key]) for key in family if key in tests}
+    values = {key: _p_of_levels(tests[key], levels) for key, levels in tested_ratios.items()}
     differing, proven = holm(values, len(family)), {}
-    for key, levels in tested.items():
+    for key, levels in tested_ratios.items():
         of_levels = {load: ratio.p_or_1 for load, ratio in levels.items()}
         are_proven = holm(of_levels, len(levels)) if key in differing else ()
         proven[key] = {load: replace(ratio, proven=load in are_proven) for load, ratio in levels.items()}

@@ -156,9 +156,9 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
     plan, search = result.plan, result.capacity
     answer = None if search is None else search.answers.get(target.name)
     words = plan.request_words
-    added = list(words[1:] if plan.prompts is not None else words)  # the first names the prompts
+    added_words = list(words[1:] if plan.prompts is not None else words)  # the first names the prompts
     # Names alone may be equal where values differ.
-    added += [] if plan.request_digest is None else [f"SHA {plan.request_digest}"]
+    added_words += [] if plan.request_digest is None else [f"SHA {plan.request_digest}"]
     servers = {name for level in target.levels for name in level.known_servers}
     return LevelSeries(
         name=target.name,
@@ -174,7 +174,7 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
         prompts=""
         if plan.prompts is None
         else f"{plan.prompts.name} {(plan.prompts.digest or '')[:8]}".strip(),
-        requests=", ".join(added),
+        requests=", ".join(added_words),
         search=None if search is None or answer is None else (search, answer),
         refused={
             _counted_load(level, plan): level.error for level in target.in_order() if level.error is not None
@@ -392,8 +392,8 @@ def load_reference(name: str) -> Reference:
     word = name.removeprefix(PREFIX)
     names = reference_names()
     if word not in names:
-        near = did_you_mean(word, names) or f" (known: {', '.join(names)})"
-        raise UsageError(f"no reference '{clean(word, 60)}'{near}; sparktop compare --list shows them")
+        suggestion = did_you_mean(word, names) or f" (known: {', '.join(names)})"
+        raise UsageError(f"no reference '{clean(word, 60)}'{suggestion}; sparktop compare --list shows them")
     return msgspec.convert(read_value(FOLDER / f"{word}.json"), Reference, str_keys=True)
 
 

@@ -238,13 +238,13 @@ def plot(series: Sequence[LevelSeries], name: str, width: int) -> str:
     figure.title(f"{metric.title} ({metric.unit}) against {_against(places[0].kind.amount)}")
     legend: list[str] = []
     for number, (label, points) in enumerate(curves):
-        mark = _MARKS[number % len(_MARKS)]
+        marker = _MARKS[number % len(_MARKS)]
         xs, ys = [_axis_position(point) for point in points], list(points.values())
         line = figure.signal(xs, ys, marker="braille")
         line.lines()
         figure.draw(line)
-        figure.draw(figure.signal(xs, ys, marker=mark))
-        legend.append(f"{mark} {clean(label, _LABEL_CELLS)}")
+        figure.draw(figure.signal(xs, ys, marker=marker))
+        legend.append(f"{marker} {clean(label, _LABEL_CELLS)}")
     figure.ruler("x").ticks(
         [_axis_position(position) for position in places], [position.words for position in places]
     )

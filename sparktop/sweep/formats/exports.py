@@ -33,14 +33,14 @@ _LATENCY_PARTS = ("mean", "std", "p50", "p90", "p95", "p99", "max")
 
 def to_csv(result: SweepResult) -> str:
     """Return a sweep's result as CSV text with a header line."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     levels = [(target, level) for target in result.targets for level in target.in_order()]
     rows = [dict(_level_fields(result, target, level)) for target, level in levels]
     heads = list(dict(_level_fields(result, _NO_TARGET, _NO_LEVEL)))
     writer.writerow(heads)
     writer.writerows([row[head] for head in heads] for row in rows)
-    return out.getvalue()
+    return buffer.getvalue()
 
 
 _NAMES = ("target", "source", "tool", "model", "load", "value", "concurrency", "pp", "tg", "depth", "runs")
@@ -48,8 +48,8 @@ _NAMES = ("target", "source", "tool", "model", "load", "value", "concurrency", "
 
 def series_to_csv(series: Sequence[LevelSeries]) -> str:
     """Return series of other tools' results and of published tables as CSV: one row per level."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
     metrics = [name for name in METRICS if any(name in a_series.metrics() for a_series in series)]
     heads = [f"{name}_{part}" for name in metrics for part in ("mean", "std")]
     writer.writerow([*_NAMES, *heads])
@@ -64,7 +64,7 @@ def series_to_csv(series: Sequence[LevelSeries]) -> str:
             load, point = level.load, level.load.point
             axis = (point.kind.value, point.words, point.concurrency or None)
             writer.writerow([*words, *axis, load.pp, load.tg, load.depth, level.runs, *cells])
-    return out.getvalue()
+    return buffer.getvalue()
 
 
 _OPEN_LOOP = (
@@ -192,14 +192,14 @@ def llama_benchy_json(result: SweepResult, target: str | None = None) -> dict[st
     time at concurrency 1; sparktop subtracts nothing and states so (`latency_mode` is "none"). `target` and
     errors are as for `to_llama_benchy`.
     """
-    chosen = _target_to_write(result, target)
-    levels = chosen.in_order()
+    chosen_target = _target_to_write(result, target)
+    levels = chosen_target.in_order()
     return {
         "version": f"sparktop {result.sparktop}",
         "timestamp": f"{result.started_at:%Y-%m-%d %H:%M:%SZ}",
         "latency_mode": "none",
         "latency_ms": 0.0,
-        "model": chosen.model or "unknown",
+        "model": chosen_target.model or "unknown",
         "prefix_caching_enabled": any(level.depth for level in levels),
         "max_concurrency": max((level.concurrency for level in levels), default=0),
         "benchmarks": [entry for level in levels for entry in _entries(level, result.plan)],

@@ -154,22 +154,22 @@ def _fitted(grids: Sequence[Grid], lines: int) -> tuple[list[Grid], list[str]]:
     if not grids:
         return [], []
     levels = len(grids[0].rows)
-    least = min(levels, _LEAST_LEVELS)
+    least_levels = min(levels, _LEAST_LEVELS)
     room = lines - _TABLE_LINES * len(grids)
     has_prefill = len(grids) == len(_FIGURES)
-    prefill = max(least, min(levels, room - 2 * levels)) if has_prefill else 0
+    prefill = max(least_levels, min(levels, room - 2 * levels)) if has_prefill else 0
     others = len(grids) - has_prefill
-    size = max(least, min(levels, (room - prefill) // others))
+    size = max(least_levels, min(levels, (room - prefill) // others))
     sizes = [size] * len(grids)
     if has_prefill:
         sizes[1] = min(size, prefill)
-    thin = [
+    thin_grids = [
         replace(grid, rows=tuple(_evenly_spaced(grid.rows, size)))
         for grid, size in zip(grids, sizes, strict=True)
     ]
-    lost = [_lost_rows(grid, thin_grid) for grid, thin_grid in zip(grids, thin, strict=True)]
+    lost_rows = [_lost_rows(grid, thin_grid) for grid, thin_grid in zip(grids, thin_grids, strict=True)]
     titles = ["decode and TTFT", "prefill"] if has_prefill else ["all tables"]
-    return thin, [f"{title} {names}" for title, names in zip(titles, lost, strict=False) if names]
+    return thin_grids, [f"{title} {names}" for title, names in zip(titles, lost_rows, strict=False) if names]
 
 
 def _lost_rows(grid: Grid, left: Grid) -> str:
@@ -228,16 +228,16 @@ def _setup_item(result: SweepResult) -> str:
         servers.append("Slots: requests that run at once (vLLM: max-num-seqs), as the servers report it")
     machines = "; ".join(machine_facts(result)) or "machines not known"
     known_launches = launches(result)
-    started = [
+    start_facts = [
         f"Started, as the processes show it: {names_in_words([*map(code, names)])} with {words}"
         for words, names, is_command in known_launches
         if not is_command
     ]
     if not known_launches:
-        started = ["How servers were started is not known: `sparktop agent` on their machines reads it"]
-    elif any("options `" in words for words in started):
-        started.append("Of options, there are only those that change the speed")
-    parts = [machines, *version_facts(result), *servers, *started, *simulated]
+        start_facts = ["How servers were started is not known: `sparktop agent` on their machines reads it"]
+    elif any("options `" in words for words in start_facts):
+        start_facts.append("Of options, there are only those that change the speed")
+    parts = [machines, *version_facts(result), *servers, *start_facts, *simulated]
     return f"**Set-up:** {' '.join(_with_full_stops(parts))}"
 
 
@@ -256,8 +256,8 @@ def _commands(result: SweepResult, again: Sequence[str]) -> tuple[list[str], str
         words, line = commands[-1]
         commands[-1] = (f"{words} ({len(launch_commands) - _MOST_COMMANDS} more in the report)", line)
     if again:
-        few = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
-        runs = "; with --runs 3 more leads can be tested" if few else ""
+        has_few_runs = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
+        runs = "; with --runs 3 more leads can be tested" if has_few_runs else ""
         words = f"the same load again, with your addresses (make install in sparktop's repository){runs}"
         commands += [(words, command) for command in again[:_MOST_AGAIN]]
         words = "to compare: save this post as post.md; this shows your newest sweep beside it"

@@ -222,8 +222,8 @@ def _versus_tables(comparison: ComparisonResult, series: Sequence[LevelSeries]) 
     """Yield a table for each metric: the baseline beside all others, else ours beside published series."""
     ours = [a_series.name for a_series in series if not a_series.published]
     ours = ours if comparison.baseline is None else [comparison.baseline]
-    theirs = [a_series.name for a_series in series if a_series.name not in ours]
-    grids = (versus(comparison, metric, ours, theirs) for metric in METRICS)
+    their_names = [a_series.name for a_series in series if a_series.name not in ours]
+    grids = (versus(comparison, metric, ours, their_names) for metric in METRICS)
     yield from (Section(table=grid) for grid in grids if grid.rows)
 
 
@@ -231,15 +231,15 @@ def beside_sections(series: Sequence[LevelSeries], others: Sequence[LevelSeries]
     """Yield tables that compare a sweep's targets with other series, then the definitions that differ."""
     if not others:
         return
-    taken = {own_series.name for own_series in series}
+    own_names = {own_series.name for own_series in series}
     others = [
-        replace(other, name=f"{other.name} ({other.source})") if other.name in taken else other
+        replace(other, name=f"{other.name} ({other.source})") if other.name in own_names else other
         for other in others
     ]
     comparison = compare([*series, *others])
     alike = [other for other in others if any(are_comparable(own_series, other) for own_series in series)]
-    names, theirs = [own_series.name for own_series in series], [other.name for other in alike]
-    grids = [versus(comparison, metric, names, theirs) for metric in _BESIDE]
+    names, their_names = [own_series.name for own_series in series], [other.name for other in alike]
+    grids = [versus(comparison, metric, names, their_names) for metric in _BESIDE]
     grids = [grid for grid in grids if grid.rows]
     sources = ", ".join(code(name) for name in dict.fromkeys(other.source for other in others))
     left_out = [f"{code(other.name)} {other_load_words(other)}." for other in others if other not in alike]
@@ -422,12 +422,12 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     """Yield paragraphs about the plan, about errors, and about reasons to doubt the results."""
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
-    more = " or more" if (result.slo or result.capacity) and plan.runs is not None else ""
+    or_more = " or more" if (result.slo or result.capacity) and plan.runs is not None else ""
     seed = "" if plan.seed is None else f"prompts chosen with seed {plan.seed}"
     if plan.seed is not None and plan.prompts is None:
-        ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
-        word = " and a word of this sweep" if "nonce" in ways else ""
-        seed = f"prompts from seed {plan.seed}{word}" if ways else ""
+        fresh_ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
+        word = " and a word of this sweep" if "nonce" in fresh_ways else ""
+        seed = f"prompts from seed {plan.seed}{word}" if fresh_ways else ""
     mean = " on average" if varies_in_length(plan) else ""
     parts = [
         ", ".join(code(model) for model in models),
@@ -435,7 +435,7 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
         f"workload {code(plan.workload)}" if plan.load is LoadKind.AGENTS and plan.workload else "",
         f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out{mean}",
         *map(escaped, plan.request_words),
-        f"{mode_words(plan)}, {effort_words(plan)}{more}",
+        f"{mode_words(plan)}, {effort_words(plan)}{or_more}",
         f"{plan.api.value} API",
         f"tokens counted by {_TOKENS_FROM[plan.tokens_from]}" if plan.tokens_from else "",
         "runs of the targets in turns" if plan.order is Order.ABBA else "",
@@ -486,8 +486,8 @@ def lengths_words(result: SweepResult) -> str:
     Of the user's own prompts, return the mean that the servers counted.
     """
     if result.plan.prompts is not None:
-        counted = result.counted_prompt_tokens
-        return "an unknown number of" if counted is None else f"{counted:,.0f}"
+        counted_tokens = result.counted_prompt_tokens
+        return "an unknown number of" if counted_tokens is None else f"{counted_tokens:,.0f}"
     *others, last = [f"{length:,}" for length in result.prompt_lengths()] or ["?"]
     return f"{', '.join(others)} and {last}" if others else last
 
@@ -588,8 +588,8 @@ def warning_letters(result: SweepResult) -> dict[str, str]:
     """Return the letter of each warning that some levels have, but not all, by its name."""
     levels = [doubts_of(level) for target in result.targets for level in target.in_order()]
     words = dict.fromkeys(word for words in levels for word in words)
-    some = [word for word in words if not all(word in words for words in levels)]
-    return {word: _LETTERS[min(at, len(_LETTERS) - 1)] for at, word in enumerate(some)}
+    words_of_some = [word for word in words if not all(word in words for words in levels)]
+    return {word: _LETTERS[min(at, len(_LETTERS) - 1)] for at, word in enumerate(words_of_some)}
 
 
 def doubts_of(level: LevelResult) -> list[str]:
@@ -633,17 +633,17 @@ def _mark_part(word: str, having: Sequence[Mark], count: int, letter: str) -> st
 
     `having` are the marks of this name, of `count` levels. A TTFT has its largest error.
     """
-    worst = max(having, key=lambda mark: mark.ttft_percent or 0.0)
-    warning = WARNINGS.get(worst.code)
-    named = escaped(word)
-    if worst.ttft_percent:
-        named = f"{worst.word}: {named}"
+    worst_mark = max(having, key=lambda mark: mark.ttft_percent or 0.0)
+    warning = WARNINGS.get(worst_mark.code)
+    mark_words = escaped(word)
+    if worst_mark.ttft_percent:
+        mark_words = f"{worst_mark.word}: {mark_words}"
     elif warning is not None and warning.effect:
-        named = f"{named}: {warning.effect}"
+        mark_words = f"{mark_words}: {warning.effect}"
     if letter:
-        return f"{letter} {named}"
+        return f"{letter} {mark_words}"
     where = f"all {count} levels" if len(having) == count > 1 else f"{len(having)} of {count} levels"
-    return f"{named} ({'the only level' if count == 1 else where})"
+    return f"{mark_words} ({'the only level' if count == 1 else where})"
 
 
 def mark_details(result: SweepResult) -> Iterator[str]:

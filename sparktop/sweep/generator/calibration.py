@@ -197,10 +197,10 @@ class Calibration:
                 prompt, reckoned = maker.prompt(self._command.prompt_tokens, number, "length")
                 is_chat = form.api is Api.CHAT
                 body = {"messages": [{"role": "user", "content": prompt}]} if is_chat else {"prompt": prompt}
-                counted = await self._tokenize(form, body)
-                if counted is None:
+                token_count = await self._tokenize(form, body)
+                if token_count is None:
                     return PromptTokens(0.0, costs), False
-                differences.add(counted - reckoned)
+                differences.add(token_count - reckoned)
             if differences == {0}:
                 return tokens, True
             # The difference that all prompts share is the cost of the chat template.
@@ -235,8 +235,8 @@ class Calibration:
             )
             if not await self._wait_if_busy(self._unlisted):
                 return ()
-        answered = answer.json()
-        data = answered.get("data") if isinstance(answered, dict) else None
+        document = answer.json()
+        data = document.get("data") if isinstance(document, dict) else None
         if isinstance(data, list):
             self._unlisted = None
             names = [entry.get("id") for entry in data if isinstance(entry, dict)]

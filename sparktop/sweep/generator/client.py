@@ -84,10 +84,10 @@ class LoadClient:
 
     async def prepare(self) -> None:
         """Serialise bodies and open connections, so that neither is part of the measurement."""
-        ahead = self._requests_ahead()
-        while len(self._ready) < ahead:
+        upcoming = self._requests_ahead()
+        while len(self._ready) < upcoming:
             self._ready.append(self._make_request())
-        await self._run_in_parallel(self._pool.fill(ahead))
+        await self._run_in_parallel(self._pool.fill(upcoming))
 
     def _requests_ahead(self) -> int:
         """Return the number of bodies to serialise, and of connections to open, before the run."""
@@ -278,9 +278,9 @@ class LoadClient:
         for exchange in list(self._active):
             exchange.check(now_s)
         if self._load.mode is not LoadMode.BURST:
-            ahead = self._requests_ahead()
+            upcoming = self._requests_ahead()
             for _ in range(_BODIES_PER_CHECK):
-                if len(self._ready) < ahead and self._has_more_requests():
+                if len(self._ready) < upcoming and self._has_more_requests():
                     self._ready.append(self._make_request())
         limits = self._load.timeouts
         shortest = min(limits.first_token_s, limits.between_tokens_s, limits.whole_s)
@@ -377,20 +377,20 @@ class OpenLoopClient(LoadClient):
         begin, end = self._window
         tail_end = end + self._load.tail_s
         for due_s in run_times(self._load, self._rate):
-            due = self._origin + due_s
-            if due >= end:
-                await self._wait_for_measured(min(due, tail_end))
-                if not self._measured or due >= tail_end:
+            due_at = self._origin + due_s
+            if due_at >= end:
+                await self._wait_for_measured(min(due_at, tail_end))
+                if not self._measured or due_at >= tail_end:
                     break
-            await self._pause(due - LEAD_S - perf_counter())
+            await self._pause(due_at - LEAD_S - perf_counter())
             if not self._stopping.is_set() and not self._pool.has_fresh():
                 self._start_task(self._pool.add(), is_measured=False)
-            await self._pause(due - perf_counter())
+            await self._pause(due_at - perf_counter())
             request = self.next_request()
             if self._stopping.is_set() or request is None:
                 break
-            is_measured = begin <= due < end
-            request = replace(request, due=due if is_measured else None)
+            is_measured = begin <= due_at < end
+            request = replace(request, due=due_at if is_measured else None)
             self._start_task(self._send_in_turn(request), is_measured=is_measured)
         self._end_all()
 
@@ -500,18 +500,18 @@ class ReplayClient(OpenLoopClient):
             if traced.after is not None and math.isnan(self._ended[traced.after]):
                 self._following[traced.after].append(request)
                 continue
-            due = self._due_time(traced)
+            due_at = self._due_time(traced)
             if traced.after is None or traced.due_s is not None:
                 # Later requests of the file are not due earlier. After a pause of a conversation they may be.
-                await self._pause(due - perf_counter())
+                await self._pause(due_at - perf_counter())
             if self._stopping.is_set():
                 break
-            self._start_task(self._send_when_due(request, due), is_measured=True)
-            self._last_due = max(self._last_due, due)
+            self._start_task(self._send_when_due(request, due_at), is_measured=True)
+            self._last_due = max(self._last_due, due_at)
         while self._measured and not self._stopping.is_set():
-            until = self._last_due + self._load.tail_s
-            await self._wait_for_measured(min(until, perf_counter() + _STEP_S))
-            if perf_counter() >= until:
+            end_at = self._last_due + self._load.tail_s
+            await self._wait_for_measured(min(end_at, perf_counter() + _STEP_S))
+            if perf_counter() >= end_at:
                 break
         self._end_all()
 

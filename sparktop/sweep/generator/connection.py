@@ -326,15 +326,15 @@ async def resolve(target: WorkerTarget, at: float) -> Endpoint:
     if problem is not None:
         raise RequestFailedError(request_failure(UNREACHABLE, problem, at))
     try:
-        parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        url_parts = urlsplit(url)
+        host, port = url_parts.hostname, url_parts.port
     except ValueError:
         host, port = None, None
-        parts = urlsplit("")
-    if host is None or parts.scheme not in {"http", "https"}:
+        url_parts = urlsplit("")
+    if host is None or url_parts.scheme not in {"http", "https"}:
         message = f"{where} is not a usable address: write http://host:port or https://host:port"
         raise RequestFailedError(request_failure(UNREACHABLE, message, at))
-    is_tls = parts.scheme == "https"
+    is_tls = url_parts.scheme == "https"
     port = port or (443 if is_tls else 80)
     loop = asyncio.get_running_loop()
     try:
@@ -346,7 +346,7 @@ async def resolve(target: WorkerTarget, at: float) -> Endpoint:
         tls = (Trust(target.tls_ca, where).context() or ssl.create_default_context()) if is_tls else None
     except AnswerError as error:
         raise RequestFailedError(request_failure(TLS, error.message, at)) from None
-    path = quote(server_path(parts.path), safe=_PATH_CHARACTERS)
+    path = quote(server_path(url_parts.path), safe=_PATH_CHARACTERS)
     return Endpoint(
         where=where,
         host=name,

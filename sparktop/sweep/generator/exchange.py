@@ -233,8 +233,8 @@ class Exchange:
             if value := clean(self.answer.headers.get(name, "")):
                 self._served_by = value
                 break
-        added = self.answer.headers.get(_ROUTER_MS_HEADER, "")
-        self._router_ms = float(added) if _ROUTER_MS.fullmatch(added) else None
+        router_ms_text = self.answer.headers.get(_ROUTER_MS_HEADER, "")
+        self._router_ms = float(router_ms_text) if _ROUTER_MS.fullmatch(router_ms_text) else None
 
     def _read_body(self, at: float, body: bytes) -> None:
         stream = self.stream

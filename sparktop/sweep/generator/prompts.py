@@ -227,11 +227,11 @@ class PromptMaker:
         for key in keys:
             if tokens_left < _LEAST:
                 break
-            text, used = self._block(key, min(tokens_left, float(block_tokens)))
+            text, used_tokens = self._block(key, min(tokens_left, float(block_tokens)))
             if not text:
                 break  # not even one word fits
             parts.append(text)
-            tokens_left -= used
+            tokens_left -= used_tokens
         return "".join(parts), round(length - tokens_left)
 
     def _block(self, key: str, limit: float) -> tuple[str, float]:
@@ -239,7 +239,7 @@ class PromptMaker:
 
         Filler words stand for the tokens that the next piece of the book is too long for.
         """
-        random, book, upto = Random(key), self._book, self._upto  # noqa: S311 - text, no secret
+        random, book, tokens_upto = Random(key), self._book, self._upto  # noqa: S311 - text, no secret
         begin, tokens_left = random.choice(book.starts), limit
         parts = []
         for _ in range(_DISTINCT):
@@ -249,8 +249,8 @@ class PromptMaker:
                 break
             parts.append(word)
             tokens_left -= cost
-        end = max(begin, bisect_right(upto, upto[begin] + tokens_left, lo=begin) - 1)
-        tokens_left -= upto[end] - upto[begin]
+        end = max(begin, bisect_right(tokens_upto, tokens_upto[begin] + tokens_left, lo=begin) - 1)
+        tokens_left -= tokens_upto[end] - tokens_upto[begin]
         filler = self._tokens.of(FILLER)
         fillers = int(tokens_left / filler + _ROUNDING) if filler > 0 and tokens_left > 0 else 0
         parts += [book.text[book.offsets[begin] : book.offsets[end]], FILLER * fillers]
@@ -458,31 +458,31 @@ class PassageSearch:
 
         Return the best passage; None if the first line alone is too long or the server does not count tokens.
         """
-        low: _CountedPassage | None = None
-        high: _CountedPassage | None = None
-        pieces = self._next_pieces(low, high)
+        shorter: _CountedPassage | None = None
+        longer: _CountedPassage | None = None
+        pieces = self._next_pieces(shorter, longer)
         while self._counted < MOST_REQUESTS:
             tokens = await self._count_tokens(pieces)
             if tokens is None:
                 break
-            if low is not None and tokens == low.tokens and pieces > _CUT_GROWTH * low.pieces:
+            if shorter is not None and tokens == shorter.tokens and pieces > _CUT_GROWTH * shorter.pieces:
                 # The server cuts what is longer: of prompts of the length asked for it would count as much.
                 wanted_pieces = round(self._length / self.tokens_per_piece) - len(self._names) - 1
                 return _CountedPassage(min(len(self._parts), max(0, wanted_pieces)), "", tokens)
             if tokens <= self._length or self.refusal is None:  # else it may be an estimate
                 self._update_estimate(pieces, tokens)
             tried = _CountedPassage(pieces, "", tokens)
-            missing = self._length - tokens
-            if missing == 0 or pieces == len(self._parts):
+            missing_tokens = self._length - tokens
+            if missing_tokens == 0 or pieces == len(self._parts):
                 return tried
-            low, high = (tried, high) if missing > 0 else (low, tried)
-            if low is None and pieces == 0:
+            shorter, longer = (tried, longer) if missing_tokens > 0 else (shorter, tried)
+            if shorter is None and pieces == 0:
                 return None if self._names else tried
-            is_between = low is not None and high is not None and high.pieces - low.pieces == 1
-            if low is not None and (is_between or self._length - low.tokens <= _NEAR):
-                return await self._fill_up(low)
-            pieces = self._next_pieces(low, high)
-        return low
+            is_between = shorter is not None and longer is not None and longer.pieces - shorter.pieces == 1
+            if shorter is not None and (is_between or self._length - shorter.tokens <= _NEAR):
+                return await self._fill_up(shorter)
+            pieces = self._next_pieces(shorter, longer)
+        return shorter
 
     def _update_estimate(self, pieces: int, tokens: int) -> None:
         """Update the estimate of tokens per word by comparing the newest prompt with the previous one.
@@ -509,8 +509,8 @@ class PassageSearch:
             share = (self._length - low.tokens) / (high.tokens - low.tokens)
             guess = low.pieces + round(share * (high.pieces - low.pieces))
         else:
-            whole, tokens = self._known
-            guess = whole - len(self._names) - 1 + int((self._length - tokens) / self.tokens_per_piece)
+            whole_pieces, tokens = self._known
+            guess = whole_pieces - len(self._names) - 1 + int((self._length - tokens) / self.tokens_per_piece)
         lowest = 0 if low is None else low.pieces + 1
         highest = len(self._parts) if high is None else high.pieces - 1
         return min(highest, max(lowest, guess))
@@ -521,25 +521,25 @@ class PassageSearch:
         If no filler gives exactly the requested length, remove the last word of the text and try again with
         more filler words, until the length is exact or the limit of trial requests is reached.
         """
-        best, pieces = low, low.pieces
-        while self._counted < MOST_REQUESTS and pieces >= 0:
-            tokens = low.tokens if pieces == low.pieces else await self._count_tokens(pieces)
+        best, piece_count = low, low.pieces
+        while self._counted < MOST_REQUESTS and piece_count >= 0:
+            tokens = low.tokens if piece_count == low.pieces else await self._count_tokens(piece_count)
             if tokens is None:
                 break
-            missing = self._length - tokens
+            missing_tokens = self._length - tokens
             for filler in FILLERS:
-                tail = self._tail(missing)
+                tail = self._tail(missing_tokens)
                 if self._counted >= MOST_REQUESTS or (not tail and filler in self._fillers):
                     continue
-                counted = await self._count_tokens(pieces, tail or filler * missing)
-                if counted == self._length:
-                    return _CountedPassage(pieces, tail or filler * missing, counted)
-                if tail or counted is None:
+                token_count = await self._count_tokens(piece_count, tail or filler * missing_tokens)
+                if token_count == self._length:
+                    return _CountedPassage(piece_count, tail or filler * missing_tokens, token_count)
+                if tail or token_count is None:
                     return best  # the costs of fillers do not add up here
-                if abs(self._length - counted) < abs(self._length - best.tokens):
-                    best = _CountedPassage(pieces, filler * missing, counted)
-                self._fillers[filler] = max(1, round((counted - tokens) / missing))
-            pieces -= 1
+                if abs(self._length - token_count) < abs(self._length - best.tokens):
+                    best = _CountedPassage(piece_count, filler * missing_tokens, token_count)
+                self._fillers[filler] = max(1, round((token_count - tokens) / missing_tokens))
+            piece_count -= 1
         return best
 
     def _tail(self, missing: int) -> str:
@@ -570,8 +570,8 @@ class PassageSearch:
         except RequestFailedError as error:
             self.refusal = error.failure
             known_pieces, tokens = self._known
-            more = self._with_names(pieces) - known_pieces
-            return max(self._length + 1, tokens + round(more * self.tokens_per_piece))
+            new_pieces = self._with_names(pieces) - known_pieces
+            return max(self._length + 1, tokens + round(new_pieces * self.tokens_per_piece))
 
     def _passage(self, pieces: int, tail: str, tokens: int) -> Passage:
         return Passage(self._names, self._parts[:pieces], tail, tokens)

@@ -71,14 +71,14 @@ class EventSplitter:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         buffer += data
         end = buffer.rfind(b"\n\n", self._searched)
-        whole = bytes(buffer[:end]) if end >= 0 else b""
+        whole_events = bytes(buffer[:end]) if end >= 0 else b""
         if end >= 0:
             del buffer[: end + 2]
         # The end of an event may begin with the last byte.
         self._searched = max(0, len(buffer) - 1)
         if len(buffer) > LARGEST_EVENT_BYTES:
             raise EventTooLargeError
-        return _split_events(whole)
+        return _split_events(whole_events)
 
     @property
     def is_between_events(self) -> bool:
@@ -280,10 +280,10 @@ def _odd_chunk(data: bytes) -> _Chunk:
         raise BadEventError
     choices = body.get("choices")
     choice = choices[0] if isinstance(choices, list) and choices else None
-    read = dict(choice) if isinstance(choice, dict) else {}
-    if not isinstance(read.get("delta"), dict):
-        read["delta"] = None
-    return msgspec.convert(body | {"choices": [read]}, _Chunk)
+    choice_read = dict(choice) if isinstance(choice, dict) else {}
+    if not isinstance(choice_read.get("delta"), dict):
+        choice_read["delta"] = None
+    return msgspec.convert(body | {"choices": [choice_read]}, _Chunk)
 
 
 def without_prompt_ids(data: bytes) -> bytes:
@@ -531,8 +531,8 @@ class TokenStream:
 
         None if either is missing, or if the first event has more than the role "assistant".
         """
-        begun, ended = self._role_at, self._ended_at
-        return None if begun is None or ended is None else ended - begun
+        begun_at, ended_at = self._role_at, self._ended_at
+        return None if begun_at is None or ended_at is None else ended_at - begun_at
 
     def count_tokens(self, *, first_event_is_token: bool = False) -> CountedTokens:
         """Return the tokens of the complete answer, with the best counts that its chunks allow.
@@ -607,9 +607,9 @@ class TokenStream:
         for index in (begin, end):
             if index not in reads and sum(reads.values()) < reported:
                 reads[index] = 1
-        missing = reported - sum(counts)
+        missing_tokens = reported - sum(counts)
         pace_s = (end - begin) / max(1, reported - reads[begin]) if begin in reads else 0.0
-        if times[0] - begin > _SLACK * (missing + 1) * pace_s:
+        if times[0] - begin > _SLACK * (missing_tokens + 1) * pace_s:
             return None
         ordered = sorted(reads)
         return array("d", ordered), [reads[index] for index in ordered]

@@ -263,16 +263,16 @@ async def _serve() -> None:
     worker = Worker(out, most_connections)
     worker.say(Ready(most_connections))
     worker.say_alive()
-    parts = [
+    tasks = [
         asyncio.create_task(_listen(worker)),
         asyncio.create_task(worker.work()),
         asyncio.create_task(gone.wait()),
     ]
-    done, _ = await asyncio.wait(parts, return_when=asyncio.FIRST_COMPLETED)
-    for part in parts:
-        part.cancel()
-    for part in done:
-        part.result()  # a programming error ends the process with its traceback
+    done_tasks, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    for task in done_tasks:
+        task.result()  # a programming error ends the process with its traceback
 
 
 def main() -> int:

@@ -151,9 +151,9 @@ def due_times(pattern: Pattern, rate: LoadPoint, duration_s: float, seed: str) -
         return []
     if math.isinf(pattern):
         return [_arrival_time(rate, duration_s, (number + 0.5) * expected / count) for number in range(count)]
-    passed = list(accumulate(_draw_gap(pattern, dice) for _ in range(count + 1)))
-    stretch = expected / passed.pop()
-    return [_arrival_time(rate, duration_s, passed_time * stretch) for passed_time in passed]
+    arrival_times = list(accumulate(_draw_gap(pattern, dice) for _ in range(count + 1)))
+    stretch = expected / arrival_times.pop()
+    return [_arrival_time(rate, duration_s, passed_time * stretch) for passed_time in arrival_times]
 
 
 def later_times(pattern: Pattern, rate: LoadPoint, from_s: float, seed: str) -> Iterator[float]:

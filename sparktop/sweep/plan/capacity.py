@@ -82,8 +82,8 @@ def find_limits(name: str) -> Limits:
         UsageError: there are none of this name.
     """
     if name not in PUBLISHED_LIMITS:
-        near = did_you_mean(name, PUBLISHED_LIMITS) or f" (known: {', '.join(PUBLISHED_LIMITS)})"
-        raise UsageError(f"--preset: there are no limits '{clean(name, 40)}'{near}")
+        suggestion = did_you_mean(name, PUBLISHED_LIMITS) or f" (known: {', '.join(PUBLISHED_LIMITS)})"
+        raise UsageError(f"--preset: there are no limits '{clean(name, 40)}'{suggestion}")
     return PUBLISHED_LIMITS[name]
 
 
@@ -93,8 +93,8 @@ def parse_conditions(text: str, kind: LoadKind) -> tuple[SloCondition, ...]:
     Raises:
         UsageError: a condition is invalid, or limits something else than single requests.
     """
-    more = _AGENTS_ONLY if kind is LoadKind.AGENTS else ()
-    conditions = parse_slo(text, more)
+    further_names = _AGENTS_ONLY if kind is LoadKind.AGENTS else ()
+    conditions = parse_slo(text, further_names)
     for condition in conditions:
         if parts_of(condition.figure)[1] == "mean" or condition.figure.startswith("client_wait"):
             raise UsageError(
@@ -125,8 +125,8 @@ class RequestPace(Struct, frozen=True):
         self, median_s: float | None, requests: int, value: float, duration_s: float | None
     ) -> RequestPace:
         """Return the pace after `duration_s` seconds with `requests` requests at the load `value`."""
-        each = requests / (value * duration_s) if requests and duration_s and value else self.each_per_s
-        return RequestPace(median_s or self.median_s, each)
+        each_s = requests / (value * duration_s) if requests and duration_s and value else self.each_per_s
+        return RequestPace(median_s or self.median_s, each_s)
 
 
 def level_plan(plan: Plan, point: LoadPoint, pace: RequestPace, *, decides: bool = False) -> Plan:

@@ -301,19 +301,19 @@ def check_draft(
     `find` returns the traffic of a trace. `preset` is what the fields were filled from: what it adds to
     each request has no fields, and stays.
     """
-    form = _DraftParser(draft)
-    chosen = form.targets(targets)
-    spec = replace(form.spec(), seed=secrets.randbelow(2**31) if seed is None else seed)
+    parser = _DraftParser(draft)
+    chosen_targets = parser.targets(targets)
+    spec = replace(parser.spec(), seed=secrets.randbelow(2**31) if seed is None else seed)
     if preset is not None:
         spec = replace(spec, **{name: getattr(preset, name) for name in _WITHOUT_FIELDS})
-    replay = form.replay(spec, find)
-    limits = form.guard()
-    form.check_bounds()
-    form.check_search()
-    if form.problems:
-        return None, form.problems
+    replay = parser.replay(spec, find)
+    limits = parser.guard()
+    parser.check_bounds()
+    parser.check_search()
+    if parser.problems:
+        return None, parser.problems
     try:
-        return make_plan(spec, chosen, guard=limits, replay=replay), {}
+        return make_plan(spec, chosen_targets, guard=limits, replay=replay), {}
     except UsageError as error:
         return None, {WHOLE: _field_message(error)}
 
@@ -353,8 +353,8 @@ class _DraftParser:
         elif missing_names:
             self.problems["targets"] = f"{clean(missing_names[0], 40)} is not watched: take its mark away"
         model = self.read("model", _parse_model)
-        chosen = [by_name[name] for name in self.draft.targets if name in by_name]
-        return [replace(target, model=model) if model else target for target in chosen]
+        chosen_targets = [by_name[name] for name in self.draft.targets if name in by_name]
+        return [replace(target, model=model) if model else target for target in chosen_targets]
 
     def spec(self) -> SweepSpec:
         """Return the sweep that the fields describe; what is wrong or empty is left open."""
@@ -408,7 +408,7 @@ class _DraftParser:
         """Add a message to `problems` if another field rules out a search with the SLO conditions."""
         if "slo" not in self._shown or not self.draft.slo.strip() or "slo" in self.problems:
             return
-        if len([part for part in re.split(r"[,\s]+", self.draft.pp.strip()) if part]) > 1:
+        if len([length for length in re.split(r"[,\s]+", self.draft.pp.strip()) if length]) > 1:
             self.problems.setdefault("slo", "looks for the limit under one prompt length: write one")
         if self.draft.mode == LoadMode.BURST.value and not self.draft.runs.strip():
             self.problems.setdefault(

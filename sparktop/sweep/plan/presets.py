@@ -111,8 +111,8 @@ def find_preset(name: str, configured: Iterable[SweepSpec] = ()) -> SweepSpec:
     if name == "prefix-cache" and name not in presets:
         raise UsageError("the preset prefix-cache was removed: --depth 0,4k measures prompts cold and warm")
     if name not in presets:
-        near = did_you_mean(name, presets) or f" (known: {', '.join(presets)})"
-        raise UsageError(f"there is no preset '{clean(name, 40)}'{near}")
+        suggestion = did_you_mean(name, presets) or f" (known: {', '.join(presets)})"
+        raise UsageError(f"there is no preset '{clean(name, 40)}'{suggestion}")
     return presets[name]
 
 
@@ -422,8 +422,8 @@ def _preset_parts(preset: SweepSpec) -> Iterator[str]:
 
 def _load_parts(preset: SweepSpec) -> Iterator[str]:
     if preset.concurrency:
-        more = "" if preset.climb_to is None else f" and on to {preset.climb_to} while tok/s rise"
-        yield f"c = {_comma_list(preset.concurrency)}{more}"
+        climb_words = "" if preset.climb_to is None else f" and on to {preset.climb_to} while tok/s rise"
+        yield f"c = {_comma_list(preset.concurrency)}{climb_words}"
     if preset.agents:
         yield f"agents {_comma_list(preset.agents)}"
     if preset.rate:

@@ -57,8 +57,8 @@ def _parse_condition(part: str, more: tuple[str, ...]) -> SloCondition:
         raise UsageError(f"--slo: '{clean(part, 40)}' is not a condition; write for example ttft_p90_ms=2000")
     names = (*figures(), *more)
     if name not in names:
-        near = did_you_mean(name, names) or "; write for example ttft_p90_ms or stream_tps"
-        raise UsageError(f"--slo: there is no figure '{clean(name, 40)}'{near}")
+        suggestion = did_you_mean(name, names) or "; write for example ttft_p90_ms or stream_tps"
+        raise UsageError(f"--slo: there is no figure '{clean(name, 40)}'{suggestion}")
     return SloCondition(name, limit, at_least=not name.endswith("_ms"))
 
 
@@ -135,8 +135,8 @@ def plain_words(text: str, *, each: bool = False) -> str:
         return text
     name, sign, limit = condition.figure, "≥" if condition.at_least else "≤", condition.limit
     if name.startswith(STREAM):
-        part = name.removeprefix(STREAM).strip("_")
-        return f"{sign} {limit:,.6g} tok/s each{f' ({part})' if part and not each else ''}"
+        suffix = name.removeprefix(STREAM).strip("_")
+        return f"{sign} {limit:,.6g} tok/s each{f' ({suffix})' if suffix and not each else ''}"
     if name in RATES:
         metric = METRICS[name]
         return f"{metric.title.lower()} {sign} {limit:,.6g} {metric.unit}"

@@ -27,9 +27,9 @@ _MOODS = ("and nobody asked why", "as if the winter had not happened", "because 
 
 def _code(random: Random) -> str:
     """Return a function in Python with drawn names and numbers."""
-    name, field, least = random.choice(_NAMES), random.choice(_NAMES), random.randrange(1, 900)
+    name, field, threshold = random.choice(_NAMES), random.choice(_NAMES), random.randrange(1, 900)
     return f'''
-def total_{name}_{field}(rows: list[dict[str, float]], least: float = {least}.0) -> float:
+def total_{name}_{field}(rows: list[dict[str, float]], least: float = {threshold}.0) -> float:
     """Return the sum of the {field} of all rows of the {name} that are at least `least`."""
     total = 0.0
     for row in rows:
@@ -100,12 +100,12 @@ def text_at(kind: str, tokens: int, number: int, salt: str) -> tuple[str, None]:
     """
     random = Random(f"{salt}/{number}")  # noqa: S311 - a load, no secret
     opening, make, question = _MAKERS[kind]
-    parts = [f"[{random.randrange(10**9):09}] {opening}"]
-    room = tokens * _LETTERS_PER_TOKEN - len(parts[0]) - len(question)
-    while room > 0 or len(parts) == 1:
-        parts.append(make(random))
-        room -= len(parts[-1])
-    return "".join((*parts, question)), None
+    paragraphs = [f"[{random.randrange(10**9):09}] {opening}"]
+    room = tokens * _LETTERS_PER_TOKEN - len(paragraphs[0]) - len(question)
+    while room > 0 or len(paragraphs) == 1:
+        paragraphs.append(make(random))
+        room -= len(paragraphs[-1])
+    return "".join((*paragraphs, question)), None
 
 
 def texts_digest() -> str:

@@ -208,7 +208,7 @@ def _begins_with_digit(text: str) -> bool:
 
 def _read_azure(text: str, columns: Memory) -> TracedRequest | None:
     """Read a row of Azure's LLM inference traces of 2023 and 2024; `columns` are the positions by name."""
-    row = [part.strip() for part in cells(text)]
+    row = [cell.strip() for cell in cells(text)]
     if not columns:
         is_header = not _begins_with_digit(row[0])  # else with a date
         titles = [title.lower() for title in row] if is_header else [name.lower() for name in _AZURE]
@@ -527,8 +527,8 @@ class TraceReplay(Struct, frozen=True):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of a plan of this replay, by field name; lengths are the means, if known."""
-        counted = self.requests - self.texts
-        mean_prompt = round(self.prompt_tokens / counted) if counted else 0
+        sized_requests = self.requests - self.texts
+        mean_prompt = round(self.prompt_tokens / sized_requests) if sized_requests else 0
         return {
             "points": (self.point,),
             "arrivals": PATTERN,

@@ -97,23 +97,23 @@ def chosen_names(
     elif kind in _WALL_GROUPS:
         from sparktop.analysis.wall import wall_of  # late: most boards have no wall
 
-        groups = (part for part in wall_of(snapshot).groups if part.name == name)
-        members = {server.server.name for part in groups for server in part.servers}
+        groups = (group for group in wall_of(snapshot).groups if group.name == name)
+        members = {server.server.name for group in groups for server in group.servers}
     elif kind in _NODES:
         members = {view.name for view in snapshot.backends if name in view.nodes}
         members |= {target.name for target in targets if name in target.nodes}
     of_panel = [engine for engine in engines if engine in members]
-    chosen = of_panel
+    names_chosen = of_panel
     if kind == "router":
-        chosen = named_routers
+        names_chosen = named_routers
     elif kind in _GROUPS:
-        chosen = named_routers or of_panel
+        names_chosen = named_routers or of_panel
     elif kind in _WALL_GROUPS:
         shown_members = of_panel if shown is None else [member for member in of_panel if member in shown]
-        chosen = shown_members if len(shown_members) < len(of_panel) else named_routers or of_panel
-    if not chosen and shown is not None:
+        names_chosen = shown_members if len(shown_members) < len(of_panel) else named_routers or of_panel
+    if not names_chosen and shown is not None:
         return tuple(engine for engine in engines if engine in shown)
-    return tuple(chosen or routers or engines)
+    return tuple(names_chosen or routers or engines)
 
 
 def others_load(plan: Plan, snapshot: Snapshot | None, announced: Mapping[int, Collection[str]]) -> list[str]:
@@ -128,10 +128,10 @@ def others_load(plan: Plan, snapshot: Snapshot | None, announced: Mapping[int, C
         counts = [(round(number), word) for number, word in gauges if number is not None]
         if view.name in plan.loaded and any(number for number, _ in counts):
             lines.append(f"{view.name}: {', '.join(f'{number:,} {word}' for number, word in counts)}")
-    if (more := len(lines) - _MOST_LINES) > 0:
-        lines[_MOST_LINES:] = [f"and on {more:,} more server{'' if more == 1 else 's'}"]
-    own = {address_of(url) for url in plan.loaded_urls} - {None}
-    sweeps = [pid for pid, urls in announced.items() if not own.isdisjoint(map(address_of, urls))]
+    if (omitted := len(lines) - _MOST_LINES) > 0:
+        lines[_MOST_LINES:] = [f"and on {omitted:,} more server{'' if omitted == 1 else 's'}"]
+    own_addresses = {address_of(url) for url in plan.loaded_urls} - {None}
+    sweeps = [pid for pid, urls in announced.items() if not own_addresses.isdisjoint(map(address_of, urls))]
     return [*(f"process {pid}: a sweep of the same server" for pid in sweeps), *lines]
 
 

@@ -152,8 +152,8 @@ def open_loop_figures(
     `traces` includes requests that are not measured (without a due time), because they are part of the load.
     `limit` is the most requests that the client sends at once. Return None without measured requests.
     """
-    counted = [(trace.due, trace) for trace in traces if trace.due is not None]
-    if not counted or end <= begin:
+    due_traces = [(trace.due, trace) for trace in traces if trace.due is not None]
+    if not due_traces or end <= begin:
         return None
     span_s = end - begin
     last = max(trace.end for trace in traces)
@@ -162,31 +162,31 @@ def open_loop_figures(
         for trace in traces
     ]
     flying = _InFlight(spans)
-    sent = _InFlight([(trace.start, to_s) for trace, (_, to_s) in zip(traces, spans, strict=True)])
-    growth = _growth(traces, spans, counted, (begin, end))
-    waits = sorted(trace.start - due for due, trace in counted)
+    in_flight = _InFlight([(trace.start, to_s) for trace, (_, to_s) in zip(traces, spans, strict=True)])
+    growth = _growth(traces, spans, due_traces, (begin, end))
+    waits = sorted(trace.start - due for due, trace in due_traces)
     wait_p99_s = quantile(waits, 0.99)
     # A request that has not ended is as old as the run at its last event.
     ttfts_s = sorted(
-        (trace.first_token or (last if trace.ended is None else trace.end)) - due for due, trace in counted
+        (trace.first_token or (last if trace.ended is None else trace.end)) - due for due, trace in due_traces
     )
-    late = wait_p99_s > LATE_P99_S or quantile(waits, 0.5) > max(
+    is_late = wait_p99_s > LATE_P99_S or quantile(waits, 0.5) > max(
         LATE_P50_S, LATE_SHARE * quantile(ttfts_s, 0.5)
     )
     ttft_growth, queue_growth = growth or (None, None)
     return OpenLoopResult(
-        arrived_per_s=len(counted) / span_s,
+        arrived_per_s=len(due_traces) / span_s,
         completed_per_s=sum(trace.ok and begin < trace.end <= end for trace in traces) / span_s,
-        requests=len(counted),
-        unanswered=sum(is_unanswered(trace) for _, trace in counted),
+        requests=len(due_traces),
+        unanswered=sum(is_unanswered(trace) for _, trace in due_traces),
         in_flight_mean=flying.mean(begin, end),
         in_flight_max=flying.most(begin, end),
-        overloaded=limit is not None and sent.most(begin, end) >= limit,
+        overloaded=limit is not None and in_flight.most(begin, end) >= limit,
         unstable=growth is not None,
         ttft_growth=ttft_growth,
         queue_growth_per_s=queue_growth,
         client_wait_p99_ms=1000 * wait_p99_s,
-        late=late,
+        late=is_late,
     )
 
 
@@ -207,8 +207,8 @@ def _growth(
     `traces`, `counted` the measured ones by their due times.
     """
     begin, end = window
-    since = begin + (end - begin) / 3
-    edges = [since + (end - since) * part / _SECTIONS for part in range(_SECTIONS + 1)]
+    since_s = begin + (end - begin) / 3
+    edges = [since_s + (end - since_s) * part / _SECTIONS for part in range(_SECTIONS + 1)]
     queue = _InFlight(
         [(from_s, request.first_token or to_s) for request, (from_s, to_s) in zip(traces, spans, strict=True)]
     )
@@ -237,9 +237,9 @@ def _ttft_slope(edges: Sequence[float], counted: Sequence[tuple[float, RequestTr
     ordered = sorted(((due, trace.first_token) for due, trace in counted), key=lambda pair: pair[0])
     dues = [due for due, _ in ordered]
     for begin, end in pairwise(edges):
-        part = ordered[bisect_left(dues, begin) : bisect_left(dues, end)]
-        waits_s = [first - due for due, first in part if first is not None]
-        means.append(fmean(waits_s) if waits_s and len(waits_s) == len(part) else None)
+        measured = ordered[bisect_left(dues, begin) : bisect_left(dues, end)]
+        waits_s = [first - due for due, first in measured if first is not None]
+        means.append(fmean(waits_s) if waits_s and len(waits_s) == len(measured) else None)
     return _slope(edges, means)
 
 
@@ -256,10 +256,10 @@ class _InFlight:
 
     def mean(self, begin: float, end: float) -> float:
         """Return the mean number in flight from `begin` to `end`."""
-        started = self._begins[bisect_right(self._begins, begin) : bisect_left(self._begins, end)]
-        ended = self._ends[bisect_right(self._ends, begin) : bisect_left(self._ends, end)]
-        more = sum(end - at for at in started) - sum(end - at for at in ended)
-        return self._at(begin) + more / (end - begin)
+        begins = self._begins[bisect_right(self._begins, begin) : bisect_left(self._begins, end)]
+        ends = self._ends[bisect_right(self._ends, begin) : bisect_left(self._ends, end)]
+        excess_s = sum(end - at for at in begins) - sum(end - at for at in ends)
+        return self._at(begin) + excess_s / (end - begin)
 
     def most(self, begin: float, end: float) -> int:
         """Return the largest number in flight from `begin` to `end`."""

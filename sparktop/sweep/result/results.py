@@ -200,8 +200,8 @@ def axis_fields(concurrency: int, point: LoadPoint) -> dict[str, Any]:
     """Return the fields of an `AxisPart` at `point`, with at most `concurrency` requests in flight."""
     if point.kind is LoadKind.CONCURRENCY:
         return {"concurrency": concurrency, "text": point.text}
-    named = {"load": point.kind, "value": point.value, "rises_to": point.rises_to, "trace": point.trace}
-    return {"concurrency": concurrency, **named}
+    fields = {"load": point.kind, "value": point.value, "rises_to": point.rises_to, "trace": point.trace}
+    return {"concurrency": concurrency, **fields}
 
 
 _LONGEST_BODY = 200
@@ -725,8 +725,8 @@ class ComparisonResult(Part):
 
     def row(self, metric: str, point: LoadPoint, pp: int | None, depth: int = 0) -> ComparisonRow | None:
         """Return the row of a metric under a load with `pp` prompt tokens; None if there is no such row."""
-        same = (row for row in self.rows if (row.metric, row.point, row.depth) == (metric, point, depth))
-        return next((row for row in same if row.pp in {None, pp}), None)
+        rows_here = (row for row in self.rows if (row.metric, row.point, row.depth) == (metric, point, depth))
+        return next((row for row in rows_here if row.pp in {None, pp}), None)
 
 
 class CallGroup(Part):
@@ -1386,8 +1386,8 @@ class SweepResult(Part):
 
     def prompt_lengths(self) -> list[int]:
         """Return the requested prompt lengths in tokens, ascending, of the plan and of all levels."""
-        asked = {level.pp for target in self.targets for level in target.levels} | {self.plan.pp}
-        return sorted(length for length in asked if length is not None)
+        asked_lengths = {level.pp for target in self.targets for level in target.levels} | {self.plan.pp}
+        return sorted(length for length in asked_lengths if length is not None)
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as a JSON object with every key; unknown values are None."""
@@ -1411,5 +1411,5 @@ class SweepResult(Part):
 
     def with_target(self, target: TargetResult) -> Self:
         """Return a copy of the result with `target` added, or replaced where a target has the same name."""
-        targets = {listed.name: listed for listed in self.targets} | {target.name: target}
+        targets = {known_target.name: known_target for known_target in self.targets} | {target.name: target}
         return self.model_copy(update={"targets": tuple(targets.values())})

@@ -167,10 +167,10 @@ def parse(data: object, where: str) -> SweepResult:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(clean(part, 40) for part in first["loc"])
-        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        further_errors = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         message = clean(first["msg"], 120)
         raise UsageError(
-            f"{name}: {key or 'top'}: {message}{more}; write it again with sparktop sweep"
+            f"{name}: {key or 'top'}: {message}{further_errors}; write it again with sparktop sweep"
         ) from None
 
 

@@ -146,8 +146,8 @@ def judging_metrics(counts: Mapping[str, int]) -> tuple[str, ...]:
     `counts` has the number of levels by metric. Requests at a rate are judged by their latencies from the due
     time: token rates follow from the rate.
     """
-    if due := tuple(name for name in DUE_LATENCIES[:2] if counts.get(name)):
-        return due
+    if due_metrics := tuple(name for name in DUE_LATENCIES[:2] if counts.get(name)):
+        return due_metrics
     return tuple(name for name in (_main_rate(counts), "ttft_ms", "prefill_tps") if name and counts.get(name))
 
 

@@ -89,9 +89,9 @@ def compared_words(compared: CapacityComparison, name: Callable[[str], str] = st
     for index, (target, holds) in enumerate(compared.holds.items()):
         low, highest = compared.ranges.get(target, (None, None))
         held_text = "unknown" if holds is None else amount(compared.load, holds, bare=index > 0)
-        least = amount(compared.load, low or 0.0, bare=True)
+        least_words = amount(compared.load, low or 0.0, bare=True)
         limit = " or more" if highest is None else f" to {amount(compared.load, highest, bare=True)}"
-        sure = least if low == highest else least + limit
+        sure = least_words if low == highest else least_words + limit
         parts.append(f"{name(target)} {held_text} (95 % CI: {sure})")
     verdict = NO_DIFFERENCE
     if not compared.alike:
@@ -263,8 +263,8 @@ def why_words(search: CapacityResult, probe: ProbeResult) -> str:
         return "no request was measured"
     if _is_missed(least_met) and not _is_unsure(probe):
         return condition_words(least_met)
-    many = requests_words(least_met.requests) if least_met.requests else "the requests"
-    share = f"{least_met.met_percent:.0f} % of {many} met it ({least_met.needed_percent:g} % must)"
+    many_requests = requests_words(least_met.requests) if least_met.requests else "the requests"
+    share = f"{least_met.met_percent:.0f} % of {many_requests} met it ({least_met.needed_percent:g} % must)"
     return f"{condition_words(least_met)}, {share}"
 
 
@@ -502,8 +502,8 @@ def _next_loads_words(
         following = amount(search.load, min(2 * top, most), bare=True) if top else "twice as many"
         return f"{following} if it holds, and so on up to {amount(search.load, most, bare=True)}"
     low, high = answer.interval
-    least, limit = (amount(search.load, end, bare=True) for end in (low or 0.0, high or answer.fails))
-    return f"between {least} and {limit}, where the answer likely lies"
+    least_words, limit = (amount(search.load, end, bare=True) for end in (low or 0.0, high or answer.fails))
+    return f"between {least_words} and {limit}, where the answer likely lies"
 
 
 def _condition_bar(condition: ConditionResult) -> ConditionBar:

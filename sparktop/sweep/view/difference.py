@@ -144,17 +144,17 @@ def _verdict_of_rows(rows: Sequence[DifferenceRow]) -> str:
     lengths = have_several_lengths(row.key.pp for row in rows)
     titles = [*(METRICS[name].title for name in _DECIDING), compared[0].title]
     chosen_title = next(title for title in titles if any(row.title == title for row in compared))
-    chosen = [row for row in compared if row.title == chosen_title]
-    if all(row.significant is None for row in chosen):
-        return f"{in_sentence(chosen_title)} {_percent_range(chosen)}: single runs, no test possible"
+    chosen_rows = [row for row in compared if row.title == chosen_title]
+    if all(row.significant is None for row in chosen_rows):
+        return f"{in_sentence(chosen_title)} {_percent_range(chosen_rows)}: single runs, no test possible"
     parts = []
     for word, better in (("faster", True), ("slower", False)):
-        changed = [row for row in chosen if row.better is better]
+        changed = [row for row in chosen_rows if row.better is better]
         if changed:
             parts.append(f"{word} at {_level_names(changed, lengths=lengths)} ({_percent_range(changed)})")
     is_alone = not parts
     for word in (NOT_CERTAIN, WITHIN_NOISE, NO_DIFFERENCE):
-        count = sum(row.undecided == word for row in chosen)
+        count = sum(row.undecided == word for row in chosen_rows)
         level_words = f"level{'s' if count > 1 else ''}" if is_alone else "more"
         parts += [f"{word} at {count} {level_words}"] if count else []
     return f"{in_sentence(chosen_title)}: {', '.join(parts)}"

@@ -97,9 +97,9 @@ class LevelProgress:
         `ended` is the number of requests of the current run that have ended.
         """
         level = None if self.present is None else self._levels.get(self.present)
-        running = level is not None and level.state is LevelState.RUNNING
+        is_running = level is not None and level.state is LevelState.RUNNING
         # Without a fixed number of runs, the completed share is unknown.
-        if level is not None and running and self._began_at is not None and level.runs is not None:
+        if level is not None and is_running and self._began_at is not None and level.runs is not None:
             concurrency = level.key.point.most_in_flight
             inside = self._share_of_run(concurrency, now - self._began_at, ended)
             share = None if inside is None else min(1.0, (level.runs_done + inside) / level.runs)
@@ -129,8 +129,8 @@ class LevelProgress:
         if level.key not in keys:
             group = level.key.target, level.key.pp
             alike = [index for index, key in enumerate(keys) if (key.target, key.pp) == group]
-            below = [index for index in alike if keys[index].point < level.key.point]
-            keys.insert(below[-1] + 1 if below else min(alike, default=len(keys)), level.key)
+            indexes_below = [index for index in alike if keys[index].point < level.key.point]
+            keys.insert(indexes_below[-1] + 1 if indexes_below else min(alike, default=len(keys)), level.key)
         self._levels[level.key] = level
         self._levels = {key: self._levels[key] for key in keys}
 
@@ -140,9 +140,9 @@ class LevelProgress:
         level = self._levels.get(key)
         if level is None:
             return
-        done = level.runs_done + 1
-        share = None if level.runs is None else min(1.0, done / level.runs)
-        self._levels[key] = replace(level, runs_done=done, share=share)
+        runs_done = level.runs_done + 1
+        share = None if level.runs is None else min(1.0, runs_done / level.runs)
+        self._levels[key] = replace(level, runs_done=runs_done, share=share)
         self._began_at = None
 
     def store_result(self, event: LevelMeasured) -> None:
@@ -189,8 +189,8 @@ class LevelProgress:
 def _measured_state(level: LevelResult) -> LevelState:
     if level.error is not None:
         return LevelState.REFUSED
-    cut = any(mark.code == CUT_SHORT for mark in level.validity)
-    return LevelState.CUT_SHORT if cut else LevelState.DONE
+    is_cut = any(mark.code == CUT_SHORT for mark in level.validity)
+    return LevelState.CUT_SHORT if is_cut else LevelState.DONE
 
 
 def _level_at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
@@ -199,8 +199,8 @@ def _level_at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
     target = result.target(level.key.target)
     if target is not None and target.error is not None:
         return replace(level, state=LevelState.LEFT_OUT)
-    started = level.state is not LevelState.AHEAD
-    return replace(level, state=LevelState.CUT_SHORT if started else LevelState.NOT_MADE)
+    has_started = level.state is not LevelState.AHEAD
+    return replace(level, state=LevelState.CUT_SHORT if has_started else LevelState.NOT_MADE)
 
 
 def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
@@ -221,10 +221,10 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     keys = [Level(name, point, plan.pp, plan.tg) for name in names for point in plan.axis]
     if plan.order is Order.ABBA:
         keys.sort(key=lambda key: key.point)
-    ahead = [
+    levels_ahead = [
         _level_at_end(PlannedLevel(key, runs=plan.runs, share=0.0), result) for key in keys if key not in made
     ]
-    by_key = {level.key: level for level in (*made.values(), *ahead)}
+    by_key = {level.key: level for level in (*made.values(), *levels_ahead)}
     unplanned = (level for key, level in made.items() if key not in set(keys))
     return (*(by_key[key] for key in keys), *unplanned)
 
@@ -298,11 +298,11 @@ def ranks_of(
             if len(with_metric) < 2:  # noqa: PLR2004 - the best of one says nothing
                 continue
             choose = max if METRICS[metric].more_is_better else min
-            best = choose(with_metric, key=lambda key: figures[key][metric].mean)
+            best_key = choose(with_metric, key=lambda key: figures[key][metric].mean)
             for key in with_metric:
-                if key == best:
+                if key == best_key:
                     ranks[key][metric] = ColumnRank.BEST
-                elif (rank := _rank_beside(key, best, metric, figures, comparison)) is not None:
+                elif (rank := _rank_beside(key, best_key, metric, figures, comparison)) is not None:
                     ranks[key][metric] = rank
     return ranks
 
@@ -388,8 +388,8 @@ def _timelines(
 ) -> tuple[Timeline, ...]:
     """Return a timeline for each run, whose bars have times of any one clock, as `now`."""
     # The names of all runs are used, so that each server has the same letter in all timelines.
-    served = {bar.backend for bars in runs.values() for bar in bars if bar.backend is not None}
-    servers = tuple(sorted(served | set(prefill_s or {})))
+    served_by = {bar.backend for bars in runs.values() for bar in bars if bar.backend is not None}
+    servers = tuple(sorted(served_by | set(prefill_s or {})))
     return tuple(_timeline(key, run, bars, now, prefill_s, servers) for run, bars in sorted(runs.items()))
 
 
@@ -403,9 +403,9 @@ def _timeline(
 ) -> Timeline:
     requests.sort(key=lambda request: request.start_s)
     began = requests[0].start_s
-    running = any(request.end_s is None for request in requests)
+    is_running = any(request.end_s is None for request in requests)
     ends = [request.end_s for request in requests if request.end_s is not None]
-    until = now if running and now is not None else max(ends, default=requests[-1].start_s)
+    end_s = now if is_running and now is not None else max(ends, default=requests[-1].start_s)
     bars = tuple(_since_begin(request, began, prefill_s or {}) for request in requests)
     notes = []
     if prefill_s:
@@ -419,7 +419,7 @@ def _timeline(
         notes.append(f"{why}: waiting and prefill are drawn as one")
     if len(requests) >= MOST_BARS:
         notes.append(f"the first {MOST_BARS} requests of the run")
-    return Timeline(key, run, bars, max(0.0, until - began), server_names, tuple(notes))
+    return Timeline(key, run, bars, max(0.0, end_s - began), server_names, tuple(notes))
 
 
 def _since_begin(bar: RequestBar, began: float, prefill_s: Mapping[str, float]) -> RequestBar:

@@ -138,28 +138,28 @@ def read_series(words: Sequence[str]) -> tuple[list[LevelSeries], Mapping[str, M
     Raises:
         UsageError: a file or a published table cannot be read.
     """
-    parts: list[LevelSeries] = []
+    all_series: list[LevelSeries] = []
     by_name: dict[str, list[LevelSeries]] = {}
     facts: dict[str, Mapping[str, object]] = {}
     for word in words:
         if word.startswith(PREFIX):
             reference = load_reference(word)
-            parts += published_series(reference)
+            all_series += published_series(reference)
             facts[f"{PREFIX}{reference.name}"] = reference.facts
             continue
         name, path = _name_and_path(word)
         series = read_file(path)
         if name is None:
-            parts += series
+            all_series += series
         else:
             for a_series in series:
                 full_name = name if len(series) == 1 else f"{name} {a_series.name}"
                 if full_name not in by_name:
-                    parts.append(replace(a_series, name=full_name))
+                    all_series.append(replace(a_series, name=full_name))
                 by_name.setdefault(full_name, []).append(a_series)
     joined = [
         merge_series(by_name[a_series.name], a_series.name) if a_series.name in by_name else a_series
-        for a_series in parts
+        for a_series in all_series
     ]
     return _with_unique_names(joined), facts
 
@@ -177,10 +177,10 @@ def _name_and_path(word: str) -> tuple[str | None, Path]:
 
 def _with_unique_names(series: Iterable[LevelSeries]) -> list[LevelSeries]:
     """Return the series with unique names, by adding the name of the file, and a number if still needed."""
-    listed = list(series)
-    names = [a_series.name for a_series in listed]
+    renamed = list(series)
+    names = [a_series.name for a_series in renamed]
     by_name: dict[str, LevelSeries] = {}
-    for a_series in listed:
+    for a_series in renamed:
         name = a_series.name
         wish = name if names.count(name) == 1 else f"{name} ({Path(a_series.source).stem})"
         name = wish if wish not in by_name else free_name(name, {name, *by_name}, "{} ({})")

@@ -114,7 +114,7 @@ def run_values(
 
     Each number is below the tool's name at the path `leaf`, and is multiplied by `scale`.
     """
-    return {ours: run_value(number_at(data, theirs, *leaf), scale) for theirs, ours in fields.items()}
+    return {ours: run_value(number_at(data, their_name, *leaf), scale) for their_name, ours in fields.items()}
 
 
 def rounded_at(data: object, *path: str | int) -> int | None:
@@ -149,14 +149,14 @@ def by_axis(series: LevelSeries) -> list[LevelSeries]:
     rates = tuple(level for level in series.levels if level.load.point.kind is LoadKind.RATE)
     other_levels = tuple(level for level in series.levels if level.load.point.kind is not LoadKind.RATE)
     name = f"{series.name} {AT_RATES}" if other_levels else series.name
-    parts = [replace(series, levels=other_levels)] if other_levels or not rates else []
+    series_by_axis = [replace(series, levels=other_levels)] if other_levels or not rates else []
     if rates:
-        parts.append(replace(series, name=name, levels=rates, shape=LoadMode.OPEN))
-    for index, part in enumerate(parts):
-        used = part.metrics()
-        own = {key: text for key, text in part.definitions.items() if key in used}
-        parts[index] = replace(part, definitions=own)
-    return parts
+        series_by_axis.append(replace(series, name=name, levels=rates, shape=LoadMode.OPEN))
+    for index, a_series in enumerate(series_by_axis):
+        used_metrics = a_series.metrics()
+        own_definitions = {key: text for key, text in a_series.definitions.items() if key in used_metrics}
+        series_by_axis[index] = replace(a_series, definitions=own_definitions)
+    return series_by_axis
 
 
 _TIME_KEYS = ("start_time", "timestamp", "date")

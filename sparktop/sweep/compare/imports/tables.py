@@ -160,7 +160,7 @@ def read(text: str, name: str, source: str) -> list[LevelSeries]:
     plain, said = " ".join(text.split()), (DECODE_IN_POSTS, METRICS["sustained_tps"].definition)
     words = {} if any(word in plain for word in said) else dict.fromkeys(METRICS, _UNKNOWN_WINDOW)
     all_series = (_series_of_target(target, targets, source, words) for target in targets.levels)
-    return [part for series in all_series for part in by_axis(series)]
+    return [a_series for series in all_series for a_series in by_axis(series)]
 
 
 def _series_of_target(
@@ -214,12 +214,12 @@ def tables_of(text: str) -> Iterator[TextTable]:
             if len(rows) > _MOST_ROWS:
                 raise ImportFormatError(f"a table of it has more than {_MOST_ROWS:,} rows; give one a level")
             if rows:
-                above = [
+                lines_above = [
                     title_line.strip()
                     for title_line in lines[max(end_before, start - _TITLE_LINES) : start]
                     if title_line.strip()
                 ]
-                yield TextTable("\n".join(above[-3:]), tuple(heads), tuple(map(tuple, rows)))
+                yield TextTable("\n".join(lines_above[-3:]), tuple(heads), tuple(map(tuple, rows)))
                 start = end_before = end
                 break
         else:
@@ -260,19 +260,19 @@ def _delimited_table(lines: Sequence[str], start: int) -> _ParsedTable:
 
     Lines with a number in them are rows, not its heading; one with thousands may be a sentence.
     """
-    for mark in ("\t", ",", ";"):
-        if mark not in lines[start] or (mark == "," and re.search(r"\d,\d{3}\b", lines[start])):
+    for delimiter in ("\t", ",", ";"):
+        if delimiter not in lines[start] or (delimiter == "," and re.search(r"\d,\d{3}\b", lines[start])):
             continue
-        heads = _split_row(lines[start], mark)
+        heads = _split_row(lines[start], delimiter)
         if any(map(_is_number, heads[1:])):
             continue
-        below = _split_row(lines[start + 1], mark) if start + 1 < len(lines) else []
-        if len(below) > len(heads) and not any(map(_is_number, below[1:])):
+        cells_below = _split_row(lines[start + 1], delimiter) if start + 1 < len(lines) else []
+        if len(cells_below) > len(heads) and not any(map(_is_number, cells_below[1:])):
             continue  # a sentence above the heading
         end = start + 1
-        while end < len(lines) and lines[end].strip() and mark in lines[end]:
+        while end < len(lines) and lines[end].strip() and delimiter in lines[end]:
             end += 1
-        return end, heads, [_split_row(line, mark) for line in lines[start + 1 : end]]
+        return end, heads, [_split_row(line, delimiter) for line in lines[start + 1 : end]]
     return _NO_TABLE
 
 
@@ -307,9 +307,9 @@ def _column_names(line: str, count: int) -> list[str]:
     the columns are numbered.
     """
     names = line.strip().partition(" ")[2].strip()
-    for parts in (re.split(r"\s{2,}", names), names.split()):
-        if len(parts) == count:
-            return parts
+    for name_parts in (re.split(r"\s{2,}", names), names.split()):
+        if len(name_parts) == count:
+            return name_parts
     words = re.findall(r"\S+(?:\s+\([^)]*\))?", names)
     joined: list[str] = []
     for word in words:  # "Cluster TP=2" is one name
@@ -318,10 +318,10 @@ def _column_names(line: str, count: int) -> list[str]:
         else:
             joined.append(word)
     if len(joined) > count:  # "2×Solo shuffle 2×Solo least-busy": what occurs twice begins a name
-        again = {word for word in joined if joined.count(word) > 1}
+        repeated = {word for word in joined if joined.count(word) > 1}
         merged: list[str] = []
         for word in joined:
-            if merged and merged[-1] in again:
+            if merged and merged[-1] in repeated:
                 merged[-1] += f" {word}"
             else:
                 merged.append(word)

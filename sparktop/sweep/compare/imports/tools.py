@@ -257,11 +257,11 @@ def _guidellm_open_loop(benchmark: object) -> dict[str, Value | None]:
     metrics, times = value_at(benchmark, "metrics"), value_at(benchmark, "scheduler_metrics")
     wait_s = number_at(metrics, "request_dispatch_delay", "successful", "mean")
     ttft_ms = number_at(metrics, "time_to_first_token_ms", "successful", "mean")
-    done = number_at(times, "requests_made", "successful")
+    done_requests = number_at(times, "requests_made", "successful")
     took_s = (number_at(times, "measure_end_time") or 0.0) - (number_at(times, "measure_start_time") or 0.0)
     return {
         **run_values(metrics, _GUIDELLM_AT_RATES, "successful", "mean", scale=1000.0),
-        "requests_per_s": None if done is None or took_s <= 0 else run_value(done / took_s),
+        "requests_per_s": None if done_requests is None or took_s <= 0 else run_value(done_requests / took_s),
         "ttft_due_ms": None if wait_s is None or ttft_ms is None else run_value(ttft_ms + 1000.0 * wait_s),
     }
 
@@ -379,10 +379,10 @@ def _aiperf_facts(data: object) -> dict[str, object]:
         ("endpoint", "model_names", 0),
         ("model", 0),
     )
-    named = (text_at(data, "input_config", *path) for path in places)
+    texts = (text_at(data, "input_config", *path) for path in places)
     return {
         "tool": "genai-perf, or an early aiperf" if version is None else f"aiperf {version}",
-        "model": next(filter(None, named), None),
+        "model": next(filter(None, texts), None),
         "shape": LoadMode.BURST if count_at(phase, "requests") == point.value else LoadMode.STEADY,
     }
 
