@@ -448,26 +448,15 @@ async def follow_sparkrun(
             if address not in watched or followed.get(address, backend) != backend
         ]
         answered = await find_answering(ways, [replace(backend, nodes=()) for backend in changed])
-        hosts = {backend.url: backend.nodes for backend in changed}
-        wanted = dict.fromkeys(
-            (*listed.default, *(host for backend in answered for host in hosts[backend.url]))
-        )
-        names_by_host = await watch_nodes([listed.nodes[host] for host in wanted if host in listed.nodes])
-        jobs = [replace(backend, nodes=hosts[backend.url]) for backend in answered]
-        watch_backends([job for job in jobs if _host_and_port(job.url) not in watched], names_by_host)
-        store.add(
-            *(
-                replace(
-                    backend,
-                    nodes=tuple(names_by_host[host] for host in backend.nodes if host in names_by_host),
-                )
-                for backend in jobs
-                if _host_and_port(backend.url) in watched
-            )
-        )
-        for backend in answered:
-            address = _host_and_port(backend.url)
-            followed[address] = listed_now[address]
+        answering = {_host_and_port(backend.url): backend for backend in answered}
+        jobs = {key: replace(job, nodes=listed_now[key].nodes) for key, job in answering.items()}
+        hosts = dict.fromkeys((*listed.default, *(host for job in jobs.values() for host in job.nodes)))
+        names_by_host = await watch_nodes([listed.nodes[host] for host in hosts if host in listed.nodes])
+        watch_backends([job for address, job in jobs.items() if address not in watched], names_by_host)
+        for job in (job for address, job in jobs.items() if address in watched):
+            names = tuple(names_by_host[host] for host in job.nodes if host in names_by_host)
+            store.add(replace(job, nodes=names))
+        followed |= {address: listed_now[address] for address in jobs}
         await sleep(READ_EVERY_S)
 
 

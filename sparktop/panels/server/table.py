@@ -146,21 +146,24 @@ class ServerTable(Struct, eq=False):
     each: int = 1
     """Rows of an entry."""
     _fitted: Mapping[str, str] = {}
-    _shape: tuple[int, list[Column], int] = (0, [], 0)
-    """(cells of a name, columns of values, cells of the graph after them if the table is wide)."""
+    _name_cells: int = 0
+    _fitting_columns: Sequence[Column] = ()
+    _graph_cells: int = 0
+    """Cells of the graph after the columns of a wide table."""
 
     def __post_init__(self) -> None:
-        self._shape = self._fitted_shape(max(map(cell_width, self.names), default=0))
-        self._fitted = fitted_names(self.names, self._shape[0])
+        longest = max(map(cell_width, self.names), default=0)
+        self._name_cells, self._fitting_columns, self._graph_cells = self._fitted_shape(longest)
+        self._fitted = fitted_names(self.names, self._name_cells)
 
     def heading(self, order: str) -> Row:
         """Return the heading row; `order` names the sort order, "" for the configured one."""
-        name, columns, spark = self._shape
         value = order.removeprefix("by ").removesuffix(" first")
         choices = (f"backend ({order})", order, f"▾{value}") if order else ("backend",)
-        text = fit(next((choice for choice in choices if cell_width(choice) <= name), "backend"), name)
-        end = name
-        for column in columns:
+        title = next((choice for choice in choices if cell_width(choice) <= self._name_cells), "backend")
+        text = fit(title, self._name_cells)
+        end = self._name_cells
+        for column in self._fitting_columns:
             end += 1 + column.width
             start = end - column.width
             if column.align == "right":
@@ -169,13 +172,12 @@ class ServerTable(Struct, eq=False):
         row: Row = [(text, "muted")]
         if not self.wide:
             return panel_row(row, graph_captions(self.width, self.scale), self.width)
-        return self._row_with_graph(row, load_caption(self.scale.load, spark), spark)
+        return self._row_with_graph(row, load_caption(self.scale.load, self._graph_cells), self._graph_cells)
 
     def rows(self, view: BackendView, height: int, *, selected: bool = False) -> list[Row]:
         """Return one backend as `height` rows: a line of values, further values below it, and its graphs."""
-        name, columns, spark = self._shape
-        line: Row = [(self._fitted.get(view.name) or fit(view.name, name), "title")]
-        for column in columns:
+        line: Row = [(self._fitted.get(view.name) or fit(view.name, self._name_cells), "title")]
+        for column in self._fitting_columns:
             text, role = column.cell(view)
             line.append((" " + fit(text.strip(), column.width, column.align), role))
         if view.loading is not None and view.loading.words:
@@ -187,7 +189,7 @@ class ServerTable(Struct, eq=False):
         figures = [line, *([("  ", "text"), *row] for row in further[: height - 1])]
         figures += [[] for _ in range(height - len(figures))]
         leads = [mark(selected=selected and not index) for index in range(height)]
-        rows = self._with_graphs(view, figures, spark, leads)
+        rows = self._with_graphs(view, figures, self._graph_cells, leads)
         if view.failure is not None or view.age_s is None:
             role = failure_role(view) if view.failure else "stale"
             # Name and state are of now, the figures are the last ones.
@@ -197,7 +199,7 @@ class ServerTable(Struct, eq=False):
         return rows
 
     def _fitted_shape(self, longest: int) -> tuple[int, list[Column], int]:
-        """Return what `_shape` is for names of at most `longest` cells.
+        """Return (cells of a name, columns, cells of the graph) for names of at most `longest` cells.
 
         Longer names than usual get half of the graph's cells beyond its least width, or cells that are free.
         In a list with more graphs, they get those of the state's time window, and those of figures that stand
