@@ -5,6 +5,7 @@ Parameters of a request for samples, in a query or as a JSON line: both are read
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import AsyncIterator
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 from sparktop.agent.reader import REST_S, Ask, AskError, Sampler, from_line, from_query
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeIdentity, NodeSample
-from tests.agent.fake_machine import TABLE, FakeMachine, Timers, hung
+from tests.agent.fake_machine import TABLE, FakeMachine, Timers, hung, settle
 
 
 @pytest.fixture
@@ -131,3 +132,22 @@ def test_any_line_is_a_request_or_refused(line: bytes) -> None:
         return
     assert ask.since is None or math.isfinite(ask.since)
     assert ask.interval_s is None or 0.25 <= ask.interval_s <= 60.0
+
+
+async def test_neither_a_client_that_leaves_nor_an_error_of_ours_ends_the_samples(
+    sampler: Sampler, machine: FakeMachine
+) -> None:
+    """Simultaneous requests share one reading; an error is one clean line, and the next reading is tried."""
+    machine.free.clear()
+    asking = [asyncio.ensure_future(sampler.ask(Ask())) for _ in range(3)]
+    await settle()
+    asking[0].cancel()
+    machine.free.set()
+    assert [isinstance(found, tuple) for found in await asyncio.gather(*asking[1:])] == [True, True]
+    assert len(machine.taken) == 1
+    machine.error = ValueError("bad \x1b[31m name")
+    found = await sampler.ask(Ask(), fresh_s=0.0)
+    assert isinstance(found, Failure)
+    assert found.message.isprintable()
+    machine.error = None
+    assert len(await samples(sampler, Ask())) == 1

@@ -19,7 +19,7 @@ from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.machine.detail import node_detail
 from sparktop.panels.parts.graph import TimeAxis
 from sparktop.panels.parts.text import Row, row_text, row_width
-from sparktop.panels.server.detail import backend_detail, backend_sections
+from sparktop.panels.server.detail import backend_detail, backend_sections, window_words
 from stage.rehearsal import Outage, Rehearsal
 from tests.panels.drawn import SIZES, board, text_of
 
@@ -130,6 +130,20 @@ def test_the_table_says_what_the_buckets_can(latency: Latency, words: str) -> No
     view = BackendView("x", "http://x:1", "g", itl=latency)
     line = next(line for line in backend_text(view).splitlines() if "│ ITL " in line)
     assert words in line[:57]
+
+
+def test_a_quantile_of_few_observations_is_quiet_and_its_window_has_a_length() -> None:
+    """From 20 observations on a p95 stands out, from 100 on a p99; a minute's window is called one."""
+    p50, p90, p95, p99 = (Quantile(seconds) for seconds in (0.011, 0.022, 0.033, 0.044))
+    for count, loud in ((19, ["11 ms"]), (20, ["11 ms", "22 ms", "33 ms"])):
+        latency = Latency(0.05, p50, p90, p95, p99, count, 60.0)
+        view = BackendView("x", "http://x:1", "g", age_s=0.1, itl=latency)
+        rows = backend_detail(view, {}, *USUAL, AXIS)
+        row = next(row for row in rows if row_text(row).startswith("│ ITL "))
+        roles = {text.strip(): role for text, role in row}
+        assert [f"{at} ms" for at in (11, 22, 33, 44) if roles[f"{at} ms"] == "text"] == loud
+    for seconds, words in ((59.9, "over 60 s"), (12.0, "over 12 s so far"), (150.0, "over 150 s")):
+        assert window_words([Latency(), Latency(window_s=seconds)]) == words
 
 
 def test_a_server_that_stands_still_says_once_that_no_latency_was_seen() -> None:

@@ -256,6 +256,16 @@ def group(word: BalanceWord, now: BalanceWord, router: str | None = "proxy", **m
     return Balance("proxy", PAIR, word, now, router=router, **more)  # type: ignore[arg-type]  # any field
 
 
+def test_neither_a_sweep_s_load_nor_the_unknown_costs_anything() -> None:
+    """A loss that the sweep's own load causes is not blamed on the router; of no verdict there is none."""
+    swings = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_percent=35.0)
+    swings = replace(swings, starved_percent={PAIR[0]: 60.0})
+    unknown = replace(swings, word=BalanceWord.UNKNOWN, word_now=BalanceWord.UNKNOWN)
+    for balance, is_said in ((swings, True), (replace(swings, in_sweep=True), False), (unknown, False)):
+        said = " ".join(row_text(piece) for piece in verdict_pieces(balance, ()))
+        assert ("lost" in said, "nearly empty" in row_text(verdict_line(balance, 120))) == (is_said, is_said)
+
+
 @pytest.mark.parametrize(
     ("word", "now", "router", "run"),
     [

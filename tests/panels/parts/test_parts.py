@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sparktop.model.event import Alert, Severity
 from sparktop.model.series import HistoryTable, Series
+from sparktop.panels.parts.figures import alerts_sign
+from sparktop.panels.parts.graph import hold_last
 from sparktop.panels.parts.text import (
     fit_row,
     fitted_names,
@@ -96,6 +100,22 @@ def series(points: Sequence[tuple[float, float | None]]) -> Series:
     for time, value in points:
         table.append(time, {"value": value})
     return table.series()["value"]
+
+
+def test_a_value_holds_until_its_next_sample_is_due() -> None:
+    """Read every two seconds, a node has a value in each second, and none once a sample is overdue."""
+    for newest, held in ((6.0, [6.0, 6.0, 6.0, None]), (None, [None] * 4)):
+        means = [4.0, 4.0, newest, None, None, None, None]
+        hold_last(means, series([(0.5, 4.0), (2.5, newest)]), 6, 1.0)
+        assert means == [4.0, 4.0, newest, *held]
+
+
+def test_each_severity_of_alerts_is_counted_apart() -> None:
+    """A number beside the sign of critical alerts counts no warning, and a remark counts as neither."""
+    alerts = {one: Alert("id", one, "n", "", datetime(2026, 1, 1, tzinfo=UTC)) for one in Severity}
+    many = [Severity.CRITICAL] * 2 + [Severity.INFO] * 2 + [Severity.WARNING]
+    for kinds, sign in ((many, "✖2 ▲1 "), (many[2:], "▲ "), (many[2:3], "· ")):
+        assert alerts_sign([alerts[kind] for kind in kinds]) == sign
 
 
 @pytest.mark.parametrize("sign", ["·", "▲", "✖"])

@@ -57,7 +57,7 @@ from sparktop.sweep.run.progress import (
 )
 from sparktop.sweep.run.server_side import ServerLog, server_point
 from sparktop.sweep.view.levels import stored_evidence, stored_levels
-from sparktop.sweep.view.live import LiveView, completed_share
+from sparktop.sweep.view.live import LiveView, completed_share, may_go_on_to
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.series import MOST_SLOTS
 from tests.known import known
@@ -272,6 +272,9 @@ def test_the_share_never_falls_while_levels_are_added() -> None:
     assert shares[0] < 0.5, "four more levels may follow"
     assert shares[-1] == 1.0
     assert completed_share(PLAN, course[3][0], key(45), None, 0.99) == 0.99, "more levels than were counted"
+    slots = made_sweep(("proxy", [made_level(1)])).targets[0].model_copy(update={"slots": 48})
+    of_slots = made_sweep(("proxy", [])).with_target(slots)
+    assert [may_go_on_to(PLAN, course[0][0], key(16), one) for one in (None, of_slots)] == [256, 48]
 
 
 def test_levels_of_a_search_stand_in_the_order_of_the_axis() -> None:
