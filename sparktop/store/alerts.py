@@ -72,11 +72,12 @@ def judge_health(alerts: ActiveAlerts, key: SourceKey, health: Health, when: Ins
     """Raise or clear the alerts "unreachable" and "engine-dead" of a source after a poll at `when`."""
     failure = health.failure
     router = "router " if key.kind is SourceKind.ROUTER else ""
+    subject = "machine " if key.kind is SourceKind.NODE else router
     if failure is None or failure.kind is FailureKind.LOADING:
         is_server = key.kind is not SourceKind.PROMETHEUS
         message = "loads its model" if failure is not None and is_server else "answers again"
         for name in ("unreachable", "engine-dead"):
-            alerts.clear(f"{key.label}:{name}", when, f"{router}{message}")
+            alerts.clear(f"{key.label}:{name}", when, f"{subject}{message}")
         return
     if not health.down or health.failing_at is None or health.failing_since is None:
         return

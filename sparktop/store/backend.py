@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ from sparktop.analysis.stall import StandstillClock
 from sparktop.analysis.state import LoadFigures, backend_state
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.event import Event, ProgressView
-from sparktop.model.failure import Failure
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import Workload
 from sparktop.model.series import HistoryTable, drop_older, known_mean
 from sparktop.model.snapshot import BackendHistory, BackendView, LaneView, Limit, LimitKind
@@ -47,6 +47,13 @@ from sparktop.store.sources import Health
 from sparktop.store.steps import SlowSteps, StepBaseline, WorkLog
 
 _REMEMBERED = BackendHistory.__struct_fields__
+_OF_REQUESTS: Mapping[str, None] = dict.fromkeys(
+    (
+        *("generation_tps", "generation_tps_1s", "prompt_tps", "requests_per_s", "running", "waiting"),
+        *("kv_cache_percent", "kv_fullest_percent", "preemptions_per_s", "steps_per_s"),
+    )
+)
+"""Fields of a view that say what its requests do."""
 _TWO_SAMPLES = 1.5
 """Intervals between samples in which there are two, as of a Prometheus that scrapes every 15 s."""
 _QUICK_SHARE = 0.6
@@ -220,6 +227,7 @@ class BackendTrack:
     def accept_failure(self, failure: Failure, now: datetime, took_ms: float | None) -> None:
         """Record a failed poll: add a gap to the histories, but keep the last metric values in the view.
 
+        Those of requests go where a new process loads its model: they were of the one that has ended.
         `took_ms` is the duration of the poll.
         """
         self.health.bad(failure, now)
@@ -233,8 +241,9 @@ class BackendTrack:
         self._running.clear()
         self._baseline.pause()
         self.step_pace = self.steady = None
+        last = self.view if failure.kind is not FailureKind.LOADING else replace(self.view, **_OF_REQUESTS)
         self.view = replace(
-            self._with_state(self.view, LoadFigures(failure=failure)),
+            self._with_state(last, LoadFigures(failure=failure)),
             failure=failure,
             failing_since=self.health.failing_since,
             poll_ms=took_ms,

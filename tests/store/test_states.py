@@ -49,6 +49,17 @@ def look(world: World, at: float, running: float, waiting: float, tokens: float)
     return world.feed(EngineSample(at, "vllm", (lane,), models=("m",)))
 
 
+@pytest.mark.parametrize(("kind", "running"), [(FailureKind.LOADING, None), (FailureKind.TIMEOUT, 2.0)])
+def test_a_new_process_has_no_figures_of_the_one_that_ended(
+    world: World, kind: FailureKind, running: float | None
+) -> None:
+    """While it loads its model, nothing runs; where a poll fails, the last values stay."""
+    for second in range(20):
+        look(world, 1000 + second, 2.0, 0.0, 64.0 * second)
+    view = world.feed(Failure(kind, "503", 1020))
+    assert (view.running, view.generation_tps is None) == (running, running is None)
+
+
 def test_idle_never_stands_beside_a_rate(world: World) -> None:
     """After twenty seconds of work it is idle as soon as the rate beside the state is 0, and not before."""
     words: list[tuple[str, bool]] = []

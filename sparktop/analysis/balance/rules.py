@@ -658,8 +658,8 @@ def rhythm_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "rhythm score",
             swing.score,
             least,
-            "how clearly one period repeats: above 0 it is hardly chance (once in 5,000 times)"
-            f"{raised and f'; {least:g} is needed here, as {raised}'}",
+            "how clearly one period repeats: by chance above 0 once in 5,000 times"
+            f"{raised and f'; here only from {least:g} on, as {raised}'}",
             digits=1,
             but=_first_unmet(
                 (returns, "loads do not come back after a period"),
@@ -677,7 +677,7 @@ def _why_more_is_needed(balance: Balance) -> str:
     return _first_unmet(
         (
             arrivals is None or arrivals.spread >= DEALT_SPREAD,
-            "requests are split evenly",
+            "requests are split at least as evenly as by chance",
         ),
         (bool(balance.e2e_s), "the E2E is not known"),
         (not comes_and_goes(balance.convoys), "the number of requests changes much"),

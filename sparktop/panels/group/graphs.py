@@ -251,7 +251,7 @@ def group_speed(slots: GroupSlots, width: int, height: int) -> list[Row]:
     """
     graph = width - GUTTER
     rows = area_rows(slots.group_tps, graph, height, slots.group_top, "generation", end_slot=slots.end_slot)
-    more = f"Σ over {_RATE_S:g} s · "
+    more = f"mean of {_RATE_S:g} s · "
     if slots.even_tps is not None:
         more += f"┄ {numbers.rate(slots.even_tps, 6).strip()} if even · "
         rows = with_level(rows, slots.even_tps / slots.group_top)

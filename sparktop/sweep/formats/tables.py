@@ -523,8 +523,8 @@ TABLES: Sequence[Columns] = (
 
 _SPLIT_NOTE = (
     "Requests: the sum of all runs. Largest share: the most that one server got within a single run (two "
-    "runs, each all to another server, add up to an even sum). A batch is the mean of the engine's steps, or "
-    "of the polls of it, while it computed anything."
+    "runs, each all to another server, add up to an even sum). Batch: requests in one step of the engine, or "
+    "running where it counts no steps, on average while it computed."
 )
 
 

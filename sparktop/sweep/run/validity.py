@@ -166,7 +166,7 @@ def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterat
     elif ttft_ms is not None and (is_long or p99 > MOST_LAG_MS):
         most_ms = max(error_ms if is_long else 0.0, p99 if p99 > MOST_LAG_MS else 0.0)
         percent = 100 * most_ms / max(most_ms, ttft_ms)
-        words = f"measured TTFT include up to {most_ms:.1f} ms of the load generator's "
+        words = f"up to {most_ms:.1f} ms of a TTFT is the load generator's "
         if most_ms > error_ms:
             words += "own delay" + (f" (9 of 10 requests: at most {error_ms:.1f} ms)" if is_usual else "")
         else:

@@ -99,7 +99,7 @@ def a_level(rng: random.Random, concurrency: int, *, kind: str, tie: float | Non
     level = made_level(min(concurrency, 4)).model_copy(update={"concurrency": concurrency} | figures)
     if kind == "late generator":
         share = round(rng.uniform(0.04, 2.9), 2)
-        message = f"measured TTFT include up to {share} % of the load generator's own delay"
+        message = f"up to {share} % of a TTFT is the load generator's own delay"
         note = Validity(code="client_lag", message=message, ttft_percent=share)
         return level.model_copy(update={"notes": (note,)})
     if kind == "missing figures":

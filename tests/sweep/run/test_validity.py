@@ -194,7 +194,7 @@ def test_a_lag_that_may_lengthen_a_ttft_is_told(
     assert ["TTFT" in one.message for one in notes] == [True] * (noted == "note")
     if noted and (wait_ms or 0.0) < 1.0:
         (mark,) = (*warnings, *notes)
-        words = f"measured TTFT include up to {(p90 or 0.0) + 1:.1f} ms of the load generator's own delay"
+        words = f"up to {(p90 or 0.0) + 1:.1f} ms of a TTFT is the load generator's own delay"
         assert mark.message == f"{words} in 9 of 10 requests"
         assert mark.ttft_percent == pytest.approx(100 * ((p90 or 0.0) + 1) / ttft_ms)
 
