@@ -168,8 +168,8 @@ class Guard:
         if self._digest is None:
             return True
         scheme, _, given_credentials = (authorization or "").partition(" ")
-        same = hmac.compare_digest(_sha256_of(given_credentials.strip()), self._digest)
-        return same and scheme.lower() == "bearer"
+        is_same = hmac.compare_digest(_sha256_of(given_credentials.strip()), self._digest)
+        return is_same and scheme.lower() == "bearer"
 
 
 def own_names(host: str, more: Collection[str] = (), resolver: Path = _RESOLVER) -> frozenset[str]:
@@ -182,9 +182,9 @@ def own_names(host: str, more: Collection[str] = (), resolver: Path = _RESOLVER)
     domains = {"local"}
     with suppress(OSError):
         for line in resolver.read_text(encoding="utf-8", errors="replace").splitlines()[:_MOST_LINES]:
-            word, *listed = line.lower().split()[:_MOST_DOMAINS] or [""]
+            word, *domains_listed = line.lower().split()[:_MOST_DOMAINS] or [""]
             if word in {"search", "domain"}:
-                domains.update(domain.strip(".") for domain in listed)
+                domains.update(domain.strip(".") for domain in domains_listed)
     short = hostname.partition(".")[0]
     full = {f"{short}.{domain}" for domain in domains if domain}
     return frozenset({"localhost", hostname, short, host.lower(), *full, *(name.lower() for name in more)})
@@ -199,11 +199,11 @@ def is_own(header: str | None, names: Collection[str]) -> bool:
     if header is None:
         return True
     try:
-        parts = urlsplit(f"//{header.strip()}")
-        host, _ = parts.hostname or "", parts.port
+        url_parts = urlsplit(f"//{header.strip()}")
+        host, _ = url_parts.hostname or "", url_parts.port
     except ValueError:
         return False
-    if parts.netloc != header.strip() or "@" in parts.netloc:
+    if url_parts.netloc != header.strip() or "@" in url_parts.netloc:
         return False
     try:
         ipaddress.ip_address(host)

@@ -116,11 +116,11 @@ def families(metrics: Iterable[Metric[Part]], parts: Sequence[tuple[Labels, Part
         make = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
         family = make(f"{PREFIX}{metric.name}", metric.text)
         for labels, part in parts:
-            taken: set[tuple[str, ...]] = set()
+            taken_labels: set[tuple[str, ...]] = set()
             for values, number in metric.read(part):
                 label_values = tuple(clean(value, LABEL_LIMIT) for value in values)
-                if number is not None and math.isfinite(number) and label_values not in taken:
-                    taken.add(label_values)
+                if number is not None and math.isfinite(number) and label_values not in taken_labels:
+                    taken_labels.add(label_values)
                     series = {**labels, **dict(zip(metric.labels, label_values, strict=True))}
                     family.add_sample(metric.full_name, series, float(number))
         if family.samples:
@@ -139,11 +139,11 @@ def label_parts(
 
     Where names repeat, a number is appended, because Prometheus rejects a page with duplicate series.
     """
-    taken: set[str] = set()
+    taken_texts: set[str] = set()
     labelled: list[tuple[dict[str, str], Part]] = []
     for part in parts:
-        part_label = free_name(clean(name(part), LABEL_LIMIT), taken, "{} {}")
-        taken.add(part_label)
+        part_label = free_name(clean(name(part), LABEL_LIMIT), taken_texts, "{} {}")
+        taken_texts.add(part_label)
         labelled.append(({label: part_label}, part))
     return labelled
 
@@ -203,9 +203,9 @@ def _gpu_families(gpus: Sequence[GpuReading]) -> Iterator[Family]:
     yield from _info_family("gpu", "Which GPU an index is.", identities)
     yield from families(_GPU, parts)
     instances = [
-        ({**labels, **more, **_known_labels({"profile": instance_part.name})}, instance_part)
+        ({**labels, **instance_labels, **_known_labels({"profile": instance_part.name})}, instance_part)
         for labels, gpu in parts
-        for more, instance_part in label_parts(
+        for instance_labels, instance_part in label_parts(
             "instance", gpu.mig_instances, lambda instance: str(instance.index)
         )
     ]
@@ -222,8 +222,8 @@ def _memory_by_program(gpu: GpuReading) -> Iterator[Point]:
     for process in gpu.processes or ():
         name = clean(process.name, LABEL_LIMIT)
         size_before = sizes.get(name, 0.0)
-        more = process.memory_bytes
-        sizes[name] = None if size_before is None or more is None else size_before + more
+        more_bytes = process.memory_bytes
+        sizes[name] = None if size_before is None or more_bytes is None else size_before + more_bytes
     return (((name,), size) for name, size in sizes.items())
 
 

@@ -58,11 +58,11 @@ def from_query(query: Mapping[str, str]) -> Ask:
     Raises:
         AskError: a value is not a number, or the value of `processes` does not mean yes or no.
     """
-    since, interval_s = (_number(key, query.get(key)) for key in ("since", "interval_s"))
+    since_s, interval_s = (_number(key, query.get(key)) for key in ("since", "interval_s"))
     word = query.get("processes", "").lower()
     if word not in _YES | _NO:
         raise AskError(f"processes must be 1 or 0, not '{clean(word, 40)}'")
-    return Ask(since, word in _YES, _clamp_interval(interval_s))
+    return Ask(since_s, word in _YES, _clamp_interval(interval_s))
 
 
 def from_line(line: bytes) -> Ask:
@@ -77,11 +77,11 @@ def from_line(line: bytes) -> Ask:
         raise AskError("the line is not JSON") from None
     if not isinstance(question, dict):
         raise AskError("the line is not a JSON object")
-    since, interval_s = (_number(key, question.get(key)) for key in ("since", "interval_s"))
+    since_s, interval_s = (_number(key, question.get(key)) for key in ("since", "interval_s"))
     processes = question.get("processes")
     if processes is not None and not isinstance(processes, bool):
         raise AskError("processes must be true or false")
-    return Ask(since, bool(processes), _clamp_interval(interval_s), question.get("ranks") is True)
+    return Ask(since_s, bool(processes), _clamp_interval(interval_s), question.get("ranks") is True)
 
 
 def _number(key: str, given: object) -> float | None:
@@ -131,9 +131,9 @@ class LineReader:
         """
         start = b""  # of a line that is too long, whose rest is dropped
         while True:
-            line, newline, rest = self._buffer.partition(b"\n")
+            line, newline, buffer_rest = self._buffer.partition(b"\n")
             if newline or self._ended:
-                self._buffer = rest
+                self._buffer = buffer_rest
                 if not newline and not line:
                     return None
                 return (start or line)[: LONGEST_LINE + 1]
@@ -284,9 +284,9 @@ class Sampler:
         """Seconds between samples: the smallest interval of recent requests, else the default interval."""
         now_s = self._clock()
         recent = [
-            each
-            for each, at in self._asked_intervals.items()
-            if now_s - at <= max(_KEPT_LEAST_S, _KEPT_INTERVALS * each)
+            asked_interval_s
+            for asked_interval_s, at in self._asked_intervals.items()
+            if now_s - at <= max(_KEPT_LEAST_S, _KEPT_INTERVALS * asked_interval_s)
         ]
         return min(recent, default=DEFAULT_INTERVAL_S)
 
@@ -402,8 +402,8 @@ class Sampler:
         self._cancel_timer()
         if not self._closed:
             later = self._later or asyncio.get_running_loop().call_later
-            due = self._tried_at + self.interval_s
-            self._timer = later(max(0.0, due - self._clock()), self._on_timer)
+            due_at = self._tried_at + self.interval_s
+            self._timer = later(max(0.0, due_at - self._clock()), self._on_timer)
 
     def _on_timer(self) -> None:
         """Read the scheduled sample, or stop sampling if no request came in the last `REST_S` seconds."""

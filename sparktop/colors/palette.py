@@ -219,8 +219,8 @@ def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
     palette = Palette(name, name, dark, ansi=False, colors=colors, gradients=gradients)
     if not theme.unusable:
         return palette, ""
-    more = f" and {len(theme.unusable) - 1} more" if len(theme.unusable) > 1 else ""
-    return palette, f"{where}: {theme.unusable[0]}{more} is not a colour like #rrggbb, and is left out"
+    more_words = f" and {len(theme.unusable) - 1} more" if len(theme.unusable) > 1 else ""
+    return palette, f"{where}: {theme.unusable[0]}{more_words} is not a colour like #rrggbb, and is left out"
 
 
 def _with_visible_graphs(palette: Palette) -> Palette:
@@ -232,11 +232,11 @@ def _with_visible_graphs(palette: Palette) -> Palette:
     if palette.ansi:
         return palette
     text = palette.color("text")
-    behind = seen_background(palette.color("background"), text)
+    shown_background = seen_background(palette.color("background"), text)
     gradients = {
         role: (
-            *(with_contrast(step, behind, text, SHAPES) for step in steps[:-1]),
-            with_contrast(steps[-1], behind, text, WORDS),
+            *(with_contrast(step, shown_background, text, SHAPES) for step in steps[:-1]),
+            with_contrast(steps[-1], shown_background, text, WORDS),
         )
         for role, steps in palette.gradients.items()
     }
@@ -388,6 +388,7 @@ _MIXES = 16
 """Mixtures with the background that are tried for a paler colour."""
 
 Gradients = Mapping[str, tuple[str, ...]]
+"""Colours by name of a gradient, from that of the lowest value to that of the highest."""
 
 
 def ansi_colors(colors: Mapping[str, str], gradients: Gradients) -> dict[str, str]:
@@ -397,8 +398,8 @@ def ansi_colors(colors: Mapping[str, str], gradients: Gradients) -> dict[str, st
     """
     similar = ("generation", "prompt", "memory", "network", "gpu", "cpu", "waiting", "running")
     parts = {part: gradients[name][-1] for part, name in zip(PARTS, similar, strict=True)}
-    full = {INFO: colors["accent"], **dict.fromkeys(KINDS, colors["border"]), **parts, **colors}
-    return full | {edge: full[kind] for edge, kind in zip(EDGES, KINDS, strict=True)}
+    full_colors = {INFO: colors["accent"], **dict.fromkeys(KINDS, colors["border"]), **parts, **colors}
+    return full_colors | {edge: full_colors[kind] for edge, kind in zip(EDGES, KINDS, strict=True)}
 
 
 def _readable_own(roles: Iterable[str], colors: Mapping[str, str], *, dark: bool) -> dict[str, str]:
@@ -415,11 +416,11 @@ def all_colors(colors: Mapping[str, str], *, dark: bool) -> dict[str, str]:
     Optional roles that `colors` lacks are those of sparktop's own dark or light theme; frames are derived.
     """
     background = seen_background(colors["background"], colors["text"])
-    missing = [role for role in OPTIONAL_ROLES if role not in colors]
-    full = {**colors, **_readable_own(missing, colors, dark=dark)}
-    strength = contrast(full["border"], background)
+    missing_roles = [role for role in OPTIONAL_ROLES if role not in colors]
+    full_colors = {**colors, **_readable_own(missing_roles, colors, dark=dark)}
+    strength = contrast(full_colors["border"], background)
     for edge, kind in zip(EDGES, KINDS, strict=True):  # as pale as the theme's border, of the kind's hue
-        mixes = [mix(full[kind], background, step / _MIXES) for step in range(_MIXES)]
+        mixes = [mix(full_colors[kind], background, step / _MIXES) for step in range(_MIXES)]
         strong = [pale for pale in mixes if contrast(pale, background) >= strength]
-        full[edge] = strong[-1] if strong else full[kind]
-    return full
+        full_colors[edge] = strong[-1] if strong else full_colors[kind]
+    return full_colors

@@ -139,11 +139,11 @@ def _wrong_access(data: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield a problem for each address of a node that its `via` needs, or that has no effect with it."""
     unused = (("url", "agent", ("local", "ssh")), ("ssh", "ssh", ("local",)))
     for path, table in _tables(data, "nodes"):
-        used = table.get("via", "local")
+        access = table.get("via", "local")
         for key, via, others in (*unused, ("ssh_bundle", "ssh", ("local", "agent"))):
-            if key in table and used in others:
+            if key in table and access in others:
                 yield Mistake((*path, key), f"has no effect without via = '{via}'")
-            elif key not in table and used == via and key != "ssh_bundle":
+            elif key not in table and access == via and key != "ssh_bundle":
                 yield Mistake((*path, key), f"is missing: via = '{via}' needs it", (*path, "via"))
 
 
@@ -198,8 +198,8 @@ def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Mistake]:
     actions = [key.name for key in KEYS]
     for name in given_keys:
         if name not in actions:
-            near = did_you_mean(name, actions) or f" (known here: {', '.join(actions)})"
-            yield Mistake(("keys", name), f"is unknown{near}")
+            suggestion = did_you_mean(name, actions) or f" (known here: {', '.join(actions)})"
+            yield Mistake(("keys", name), f"is unknown{suggestion}")
     tables = list(_tables(data, "sweeps"))
     written_keys = [table.get("key") for _, table in tables]
     preset_keys = [key if isinstance(key, str) else None for key in written_keys]

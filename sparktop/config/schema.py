@@ -82,13 +82,13 @@ def _http_url(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"must start with http:// or https://, {example}")
     try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018  # a port that is not a number raises ValueError here
+        url_parts = urlsplit(url)
+        url_parts.port  # noqa: B018  # a port that is not a number raises ValueError here
     except ValueError:
         raise ValueError(f"is not a URL, {example}") from None
-    if not parts.hostname or clean(url, 500) != url or " " in url:
+    if not url_parts.hostname or clean(url, 500) != url or " " in url:
         raise ValueError(f"is not a URL, {example}")
-    if parts.username is not None or parts.query or parts.fragment:
+    if url_parts.username is not None or url_parts.query or url_parts.fragment:
         raise ValueError("must hold no password, query or fragment; keys go into environment variables")
     return url.rstrip("/")
 
@@ -102,8 +102,8 @@ def _known_theme(name: str) -> str:
     if find_palette(name) is None:
         themes, files = palettes(), tuple(f"{clean(name, 60)}{suffix}:" for suffix in (".toml", ".theme"))
         broken = next((f"; {problem}" for problem in theme_problems() if problem.startswith(files)), "")
-        near = broken or did_you_mean(name, themes) or f" (known: {', '.join(themes)})"
-        raise ValueError(f"names no theme: '{clean(name, 40)}'{near}")
+        suggestion = broken or did_you_mean(name, themes) or f" (known: {', '.join(themes)})"
+        raise ValueError(f"names no theme: '{clean(name, 40)}'{suggestion}")
     return name
 
 
@@ -217,8 +217,8 @@ class Kind(Struct, frozen=True):
         """Return a value of the file as it is used; append a `Mistake` for each fault in it."""
         problem_count = len(problems)
         if (message := self._fault(value)) is not None:
-            more = f": write [[{path[-1]}]]" if isinstance(value, dict) and list in self.types else ""
-            problems.append(Mistake(path, clean(f"{message}{more}", 400)))
+            hint = f": write [[{path[-1]}]]" if isinstance(value, dict) and list in self.types else ""
+            problems.append(Mistake(path, clean(f"{message}{hint}", 400)))
         elif self.table is not None:
             value = _read_table(self.table, value, path, problems)
         elif self.items is not None and isinstance(value, list):
@@ -237,8 +237,8 @@ class Kind(Struct, frozen=True):
         value_text = shown_value(value)
         if self.choices and (type(value) not in self.types or value not in self.choices):
             *others, last = map(repr, self.choices)
-            near = did_you_mean(str(value), map(str, self.choices))
-            return f"must be one of {', '.join(others)} or {last}, not {value_text}{near}"
+            suggestion = did_you_mean(str(value), map(str, self.choices))
+            return f"must be one of {', '.join(others)} or {last}, not {value_text}{suggestion}"
         if type(value) not in self.types:
             return f"must be {self.noun}, not {value_text}"
         if isinstance(value, float) and not math.isfinite(value):
@@ -284,18 +284,18 @@ def _read_table(
     table: Mapping[str, Setting], given: Mapping[str, object], path: KeyPath, problems: list[Mistake]
 ) -> dict[str, Any]:
     """Return the values of a table's keys as they are used; append a `Mistake` for each fault."""
-    read: dict[str, Any] = {}
+    values_read: dict[str, Any] = {}
     needed = (key for key, setting in table.items() if setting.required and key not in given)
     problems.extend(Mistake((*path, key), "is missing") for key in needed)
     for key, value in given.items():
         if key in table:
-            read[key] = table[key].kind.read(value, (*path, key), problems)
+            values_read[key] = table[key].kind.read(value, (*path, key), problems)
             continue
         message = "is unknown" + (did_you_mean(key, table) or f" (known here: {', '.join(table)})")
         if path[:1] == ("sweeps",) and key in _REMOVED:
             message = 'was removed: agents with workload = "chat" read and pause as people'
         problems.append(Mistake((*path, key), clean(message, 400)))
-    return read
+    return values_read
 
 
 def _number(*, least: float | None = None, above: float | None = None, most: float | None = None) -> Kind:

@@ -144,10 +144,10 @@ def _event_settings(table: Plain, path: Path, env: Mapping[str, str]) -> EventSe
     A hook program with a slash in its name is a path, relative to the folder of the configuration file
     `path`. Other programs are searched on the PATH when the hook runs.
     """
-    program, *rest = table.get("hook") or [""]
+    program, *arguments = table.get("hook") or [""]
     if "/" in program:
         program = _absolute_path(program, path, env) or program
-    hook = (program, *rest) if program else ()
+    hook = (program, *arguments) if program else ()
     severity = Severity(table["severity"]) if "severity" in table else EventSettings().severity
     return _make(EventSettings, table, path, env, severity=severity, hook=hook)
 

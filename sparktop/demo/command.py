@@ -86,8 +86,8 @@ def _toml_lines(watch: Watch) -> Iterator[str]:
         fields = _fields(router, ("name", "url", "strategy", "backends"))
         yield from ("", "[[routers]]", *toml_lines(fields))
         if router.api_key is not None:
-            used = f"{DEMO_KEY} is used, and lists its deployments"
-            yield f'api_key_env = "{DEMO_KEY_VARIABLE}"  # need not be set: {used}'
+            key_words = f"{DEMO_KEY} is used, and lists its deployments"
+            yield f'api_key_env = "{DEMO_KEY_VARIABLE}"  # need not be set: {key_words}'
         if router in watch.sweep_routers:
             yield "watched = false  # only sweeps load it"
     for model, facts in watch.models.items():
@@ -225,10 +225,10 @@ class DemoCluster:
         with suppress(BrokenPipeError):  # it has ended, and will not answer
             stdin.write(msgspec.json.encode(self._plan) + b"\n")
             stdin.flush()
-        ready, _, _ = select.select([stdout], [], [], _START_S)
-        line = stdout.readline() if ready else b""
+        readable, _, _ = select.select([stdout], [], [], _START_S)
+        line = stdout.readline() if readable else b""
         if not line:
-            end_words = "their process ended" if ready else f"no word for {_START_S:.0f} s"
+            end_words = "their process ended" if readable else f"no word for {_START_S:.0f} s"
             raise SparktopError(f"the simulated servers did not start: {end_words}")
         answer: dict[str, list[int]] = json.loads(line)
         if "error" in answer:
@@ -239,13 +239,13 @@ class DemoCluster:
         scenario, backends = self._plan.effective_scenario(), self._plan.backends
         urls = {kind: [f"http://{_HOST}:{port}" for port in of_kind] for kind, of_kind in ports.items()}
         hosts = [backend_name(index) for index in range(len(urls["agents"]))]
-        free = iter(hosts)
+        free_hosts = iter(hosts)
         self.targets = tuple(
             BackendTarget(
                 server.name,
                 url,
                 engine="vllm",
-                nodes=tuple(islice(free, server.machines)),
+                nodes=tuple(islice(free_hosts, server.machines)),
                 slots=server.lanes * server.profile.max_num_seqs,
                 capture_sizes=server.profile.capture_sizes,
             )

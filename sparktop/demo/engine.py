@@ -47,6 +47,7 @@ _INTERNAL = 500
 """HTTP status of a failure of the engine."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+"""Answers the requests of one route."""
 
 
 class EngineServer:
@@ -120,10 +121,10 @@ class EngineServer:
     async def _complete(self, request: web.Request) -> web.StreamResponse:
         body, is_chat = read_body(await request.read()), request.path == _CHAT
         check_model(body, self._profile.model)
-        asked = read_completion(body, chat=is_chat, max_model_len=self._profile.max_model_len)
-        answer, reply = self._submit(asked)
+        completion = read_completion(body, chat=is_chat, max_model_len=self._profile.max_model_len)
+        answer, reply = self._submit(completion)
         try:
-            if asked.stream:
+            if completion.stream:
                 return await self._stream(request, answer, reply)
             return web.json_response(reply.whole(await _wait_for_end(answer)))
         finally:
@@ -456,9 +457,9 @@ class LiveEngine:
     def _deliver_events(self, until_s: float | None = None) -> None:
         for event in self.engine.advance(self.engine.now_s if until_s is None else until_s):
             self.histograms.count_event(event)
-            ended = isinstance(event, RequestEnded)
+            is_end = isinstance(event, RequestEnded)
             answer = (
-                self._answers.pop(event.request_id, None) if ended else self._answers.get(event.request_id)
+                self._answers.pop(event.request_id, None) if is_end else self._answers.get(event.request_id)
             )
             if answer is not None:
                 answer.add(event)

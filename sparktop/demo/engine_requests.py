@@ -266,8 +266,8 @@ class TokenReply(Struct):
         return "stop" if self.stops else "length"
 
     def _sse_event(self, choice: dict[str, Any] | None, **beside: object) -> bytes:
-        more = f",{_json(beside)[1:-1]}" if beside else ""
-        return self._head + f"[{_json(choice) if choice else ''}]{more}}}\n\n".encode()
+        more_fields = f",{_json(beside)[1:-1]}" if beside else ""
+        return self._head + f"[{_json(choice) if choice else ''}]{more_fields}}}\n\n".encode()
 
     def _choice_fields(self, choice: dict[str, Any], ids: list[int], reason: str | None) -> dict[str, Any]:
         event = {"index": 0, **choice, "logprobs": None, "finish_reason": reason, "stop_reason": None}

@@ -318,8 +318,8 @@ def _cpu(at: float, load: float, host: float) -> node.CpuReading:
 
 def _leaked_bytes(at: float, machine: SimulatedMachine) -> int:
     """Return what the program that leaks holds at the time `at`."""
-    grown = round(machine.leak_bytes_per_s * (at - machine.leak_from_s))
-    return min(machine.leak_most_bytes, max(0, grown))
+    leaked_bytes = round(machine.leak_bytes_per_s * (at - machine.leak_from_s))
+    return min(machine.leak_most_bytes, max(0, leaked_bytes))
 
 
 def _memory(at: float, condition: LoadEffects, machine: SimulatedMachine) -> node.MemoryReading:
@@ -331,8 +331,8 @@ def _memory(at: float, condition: LoadEffects, machine: SimulatedMachine) -> nod
     # Under pressure, the kernel reclaims page cache first.
     cache = min(9 * _GIB + round(0.4 * _GIB * math.sin(at / 40)), available - cma_free - _GIB // 2)
     gpu = condition.engine_bytes + machine.orphan_bytes + _DISPLAY_BYTES
-    free = available - cache - cma_free
-    programs = _TOTAL_BYTES - gpu - cache - cma - other_bytes - cma_free - free
+    free_bytes = available - cache - cma_free
+    programs = _TOTAL_BYTES - gpu - cache - cma - other_bytes - cma_free - free_bytes
     sizes: Mapping[str, int] = {
         node.GPU_PART: gpu,
         node.PROGRAMS_PART: programs,
@@ -340,7 +340,7 @@ def _memory(at: float, condition: LoadEffects, machine: SimulatedMachine) -> nod
         node.CMA_PART: cma,
         node.OTHER_PART: other_bytes,
         node.CMA_FREE_PART: cma_free,
-        node.FREE_PART: free,
+        node.FREE_PART: free_bytes,
     }
     return node.MemoryReading(
         unified=True,
@@ -674,15 +674,15 @@ class MachineReader:
 
     def _condition_of_start(self, now: float, started_at: float, takes_s: float) -> LoadEffects:
         """Return the condition of a machine whose server starts."""
-        engine_bytes, busy, cpu_percent = progress_of_start(now - started_at, takes_s)
-        thermal, power_w = self.thermal, _START_W * busy
+        engine_bytes, busy_share, cpu_percent = progress_of_start(now - started_at, takes_s)
+        thermal, power_w = self.thermal, _START_W * busy_share
         if self._hangs and now - started_at > _GRAPHS * takes_s:
-            busy, power_w, cpu_percent = 1.0, _SPINNING_W, 100.0
+            busy_share, power_w, cpu_percent = 1.0, _SPINNING_W, 100.0
         return LoadEffects(
-            busy,
+            busy_share,
             thermal.power_w() + power_w,
             thermal.temperature_c(now),
-            thermal.load_clock_mhz(now) if busy else IDLE_CLOCK_MHZ,
+            thermal.load_clock_mhz(now) if busy_share else IDLE_CLOCK_MHZ,
             engine_bytes=engine_bytes,
             symptoms=Symptoms(engine_cpu_percent=cpu_percent),
             age_s=now - started_at,
@@ -712,8 +712,8 @@ def progress_of_start(passed_s: float, takes_s: float) -> tuple[int, float, floa
     if share < _WEIGHTS:
         return (CONTEXT_BYTES, 0.0, 60.0)
     if share < _COMPILE:
-        read = (share - _WEIGHTS) / (_COMPILE - _WEIGHTS)
-        return (CONTEXT_BYTES + round(read * (WEIGHTS_BYTES - CONTEXT_BYTES)), 0.05, 100.0)
+        read_share = (share - _WEIGHTS) / (_COMPILE - _WEIGHTS)
+        return (CONTEXT_BYTES + round(read_share * (WEIGHTS_BYTES - CONTEXT_BYTES)), 0.05, 100.0)
     if share < _POOL:
         return (WEIGHTS_BYTES, 0.0, 100.0)
     if share < _GRAPHS:

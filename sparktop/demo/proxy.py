@@ -287,8 +287,8 @@ async def _respond_readiness(_: web.Request) -> web.Response:
 
 def _check_key(request: web.Request) -> None:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    same = hmac.compare_digest(token.strip().encode("utf-8", "replace"), DEMO_KEY.encode())
-    if scheme.lower() == "bearer" and same:
+    is_same = hmac.compare_digest(token.strip().encode("utf-8", "replace"), DEMO_KEY.encode())
+    if scheme.lower() == "bearer" and is_same:
         return
     content = {
         "message": "Authentication Error, No api key passed in.",

@@ -110,14 +110,14 @@ class SimulatedJob:
             self._gone_since = None
         elif self._gone_since is None:
             self._gone_since = now_s
-        dead = self._gone_since is not None and now_s - self._gone_since >= DEAD_AFTER_S
+        is_dead = self._gone_since is not None and now_s - self._gone_since >= DEAD_AFTER_S
         steps = max(reader.steps for reader in self._readers)
         counts = ({"AllReduce": 1}, {"AllGather": 23}, {"AllReduce": _BEFORE + _CALLS_PER_STEP * steps})
         comms = (
-            self._communicator(name, collective_counts, set(gone_ranks), dead=dead)
+            self._communicator(name, collective_counts, set(gone_ranks), dead=is_dead)
             for name, collective_counts in zip(self._hashes, counts, strict=True)
         )
-        slow = bool(gone_ranks) and not dead
+        slow = bool(gone_ranks) and not is_dead
         return RanksAnswer(
             NCCL,
             communicators=tuple(comms),
@@ -127,17 +127,17 @@ class SimulatedJob:
 
     def _communicator(self, name: str, counts: dict[str, int], gone: set[int], *, dead: bool) -> Communicator:
         lagging = {rank for rank, reader in enumerate(self._readers) if reader.symptoms.rank_lags}
-        ranks, missing = [], []
+        ranks, missing_ranks = [], []
         for rank, reader in enumerate(self._readers):
             host, pid = reader.address, 285 + 13 * rank
             if rank in gone:
-                missing.append(MissingRank(rank, host, pid, 0, dead))
+                missing_ranks.append(MissingRank(rank, host, pid, 0, dead))
                 continue
-            behind = int(rank in lagging and counts.get("AllReduce", 0) > 1)
-            launched = {operation: count - behind for operation, count in counts.items()}
+            operations_behind = int(rank in lagging and counts.get("AllReduce", 0) > 1)
+            launched = {operation: count - operations_behind for operation, count in counts.items()}
             ranks.append(Rank(rank, host, pid, 0, counts=launched))
         secondary = f"0x{name[:12]}:0x{name[4:]}"
-        return Communicator(name, secondary, len(self._readers), tuple(ranks), tuple(missing))
+        return Communicator(name, secondary, len(self._readers), tuple(ranks), tuple(missing_ranks))
 
 
 _OPERATIONS = ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce")
@@ -179,11 +179,11 @@ def _place_json(rank: Rank | MissingRank) -> dict[str, object]:
 
 def _rank_json(rank: Rank) -> dict[str, object]:
     stopping = rank.status is RankStatus.STOPPING
-    begun = {RankStatus.STARTING: 7, RankStatus.FAILED: 2}.get(rank.status, 0)
+    begun_state = {RankStatus.STARTING: 7, RankStatus.FAILED: 2}.get(rank.status, 0)
     return {
         **_place_json(rank),
         "status": {
-            "init_state": begun,
+            "init_state": begun_state,
             "async_error": rank.error or 0,
             "finalize_called": False,
             "destroy_flag": False,

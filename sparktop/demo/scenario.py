@@ -167,11 +167,11 @@ class Scenario(Struct, frozen=True):
 
     def machine_of(self, node: int, *, start_s: float) -> SimulatedMachine:
         """Return the machine with the index `node`; its memory leak, if any, begins at `start_s` seconds."""
-        span = self.profile.nodes
-        profile = self.profile_of(node // span)
+        node_count = self.profile.nodes
+        profile = self.profile_of(node // node_count)
         limits = f"--max-model-len {profile.max_model_len}", f"--max-num-seqs {profile.max_num_seqs}"
         machine = replace(self.machines.get(node, SimulatedMachine()), leak_from_s=start_s, limits=limits)
-        return replace(machine, rank=node % span) if span > 1 else machine
+        return replace(machine, rank=node % node_count) if node_count > 1 else machine
 
     def thermal_of(self, node: int, *, start_s: float) -> NodeThermal:
         """Return the thermal model of the machine with the index `node`.

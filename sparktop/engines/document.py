@@ -40,10 +40,10 @@ def entries(document: object, key: str) -> list[Mapping[str, object]] | None:
     """
     if not isinstance(document, dict) or key not in document:
         return None
-    listed = document[key]
-    if listed is None:
+    items = document[key]
+    if items is None:
         return []
-    return [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else None
+    return [entry for entry in items if isinstance(entry, dict)] if isinstance(items, list) else None
 
 
 def field(document: object, *path: str) -> object:
@@ -82,11 +82,11 @@ def first_model(document: object) -> tuple[str | None, int | None]:
 def listed_models(document: object) -> tuple[str, ...] | None:
     """Return the names in a `/v1/models` response; None if it lists none, or more than any server serves."""
     models = field(document, "data")
-    listed = (
+    model_entries = (
         [words(field(model, "id")) for model in models[: MAX_MODELS + 1]] if isinstance(models, list) else []
     )
-    names = tuple(name for name in listed if name is not None)
-    return names if names and len(listed) <= MAX_MODELS else None
+    names = tuple(name for name in model_entries if name is not None)
+    return names if names and len(model_entries) <= MAX_MODELS else None
 
 
 def identify(answers: Answers) -> EngineIdentity:

@@ -33,12 +33,12 @@ _TOLERANCE = 5e-3
 
 def total(family: Family) -> float | None:
     """Return the sum of a counter's samples; None when one of them is invalid or there are no samples."""
-    added = 0.0
+    sum_added = 0.0
     for value in family.values():
         if not 0 <= value < math.inf:
             return None
-        added += value
-    return added if family else None
+        sum_added += value
+    return sum_added if family else None
 
 
 def total_or_none(family: Family) -> float | None:
@@ -158,8 +158,8 @@ def lane_label(page: Page, usual_label: str) -> str:
 
 def start_time(family: Family) -> float | None:
     """Return the earliest process start (Unix time) among the samples; None when no sample is valid."""
-    started = [value for value in family.values() if 0 < value < math.inf]
-    return min(started, default=None)
+    start_times = [value for value in family.values() if 0 < value < math.inf]
+    return min(start_times, default=None)
 
 
 REPLICA_LABELS = ("ReplicaId", "WorkerId")
@@ -351,11 +351,11 @@ class HistogramReader:
         totals: tuple[float, ...] | None = None
         total = 0.0
         for counts_in, sum_at in self._series:
-            cumulative, added = counts_in(values), values[sum_at]
-            if not (_is_cumulative(cumulative) and 0 <= added < math.inf):
+            cumulative, sum_of_values = counts_in(values), values[sum_at]
+            if not (_is_cumulative(cumulative) and 0 <= sum_of_values < math.inf):
                 return None
             totals = cumulative if totals is None else tuple(map(add, totals, cumulative))
-            total += added
+            total += sum_of_values
         return None if totals is None else Histogram(self._bounds, totals, total)
 
 
@@ -485,8 +485,8 @@ def _tool_calls(*outcomes: str) -> Callable[[Family], float | None]:
     """Return a function that sums parsed whole answers with one of these outcomes, or with any."""
 
     def read(family: Family) -> float | None:
-        whole = where(family, "mode", *_WHOLE)
-        return total_or_none(where(whole, "outcome", *outcomes) if outcomes else whole)
+        whole_calls = where(family, "mode", *_WHOLE)
+        return total_or_none(where(whole_calls, "outcome", *outcomes) if outcomes else whole_calls)
 
     return read
 

@@ -93,8 +93,8 @@ def sample_of(families: Page, at: float) -> EngineSample:
     Raises:
         PageError: the page holds more samples or lanes than any real server has.
     """
-    listed = families.get(_STATUS, {})
-    statuses = {label(labels, "model") or "": label(labels, "status") or "" for labels in listed}
+    status_family = families.get(_STATUS, {})
+    statuses = {label(labels, "model") or "": label(labels, "status") or "" for labels in status_family}
     page = LanePage(families, lane_label="model" if statuses else None, model_label="model")
     lanes = page.read(FIELDS, ())
     if not statuses:
@@ -197,8 +197,8 @@ def read_json(body: bytes, at: float) -> EngineSample:
     if isinstance(document, list) and all(
         isinstance(slot, dict) and "is_processing" in slot for slot in document
     ):
-        running = sum(slot["is_processing"] is True for slot in document)
-        lane, note, slots = LaneSample("0", running=float(running)), NO_METRICS, len(document) or None
+        running_count = sum(slot["is_processing"] is True for slot in document)
+        lane, note, slots = LaneSample("0", running=float(running_count)), NO_METRICS, len(document) or None
     elif is_asleep(document):
         lane, note, slots = _ASLEEP_LANE, ASLEEP, count(field(document, "total_slots"))
     else:

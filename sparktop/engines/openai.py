@@ -51,8 +51,8 @@ def read(body: bytes, at: float) -> EngineSample:
 def owners_of(body: bytes | None) -> frozenset[str]:
     """Return who owns the models in a list of models (`owned_by`); empty for anything else."""
     try:
-        listed = entries(parse(body or b""), "data")
+        model_entries = entries(parse(body or b""), "data")
     except PageError:
         return frozenset()
-    owners = (words(entry.get("owned_by")) for entry in (listed or [])[:MAX_MODELS])
+    owners = (words(entry.get("owned_by")) for entry in (model_entries or [])[:MAX_MODELS])
     return frozenset(owner for owner in owners if owner)

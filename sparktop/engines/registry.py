@@ -401,16 +401,16 @@ def _merge_samples(samples: Sequence[EngineSample]) -> EngineSample:
 
 def _fill_missing(lane: LaneSample, front: LaneSample) -> LaneSample:
     """Return a lane of an engine with those fields of its front that the engine does not report."""
-    missing: dict[str, Any] = {}
+    missing_fields: dict[str, Any] = {}
     for name in LaneSample.__struct_fields__:
         of_engine, of_front = getattr(lane, name), getattr(front, name)
         if of_engine in (None, {}) and of_front not in (None, {}):
-            missing[name] = of_front
-    if "generation_tokens" in missing:
-        missing["per_finished_request"] = front.per_finished_request
-    for part in ("counts", "gauges"):
-        missing[part] = {**getattr(front, part), **getattr(lane, part)}
-    return replace(lane, **missing)
+            missing_fields[name] = of_front
+    if "generation_tokens" in missing_fields:
+        missing_fields["per_finished_request"] = front.per_finished_request
+    for field_name in ("counts", "gauges"):
+        missing_fields[field_name] = {**getattr(front, field_name), **getattr(lane, field_name)}
+    return replace(lane, **missing_fields)
 
 
 def _no_engine_error(body: bytes, engine: str) -> PageError:

@@ -140,16 +140,16 @@ def read_workers(body: bytes) -> RouterSample | None:
         PageError: the body is not JSON.
     """
     document = parse(body)
-    listed = entries(document, "workers")
-    if listed is None or (not listed and field(document, "total") != 0):
+    worker_entries = entries(document, "workers")
+    if worker_entries is None or (not worker_entries and field(document, "total") != 0):
         return None
-    named = {words(field(entry, "url"), _ID_LIMIT): entry for entry in listed[:_MOST_DEPLOYMENTS]}
+    named = {words(field(entry, "url"), _ID_LIMIT): entry for entry in worker_entries[:_MOST_DEPLOYMENTS]}
     workers = {name: entry for name, entry in named.items() if name is not None}
-    if listed and not workers:
+    if worker_entries and not workers:
         return None
     reported = {name: _load_or_none(field(worker, "load")) for name, worker in workers.items()}
     loads = {name: load for name, load in reported.items() if load is not None}
-    gateway = not listed or any(field(value, "id") is not None for value in workers.values())
+    gateway = not worker_entries or any(field(value, "id") is not None for value in workers.values())
     models = {name: words(field(worker, "model_id"), _ID_LIMIT) for name, worker in workers.items()}
     return RouterSample(
         _UNDATED,
@@ -175,11 +175,11 @@ def read_running(body: bytes) -> RouterSample | None:
     Raises:
         PageError: the body is not JSON.
     """
-    listed = entries(parse(body), "running")
-    if listed is None or any(words(field(entry, "model")) is None for entry in listed):
+    running_entries = entries(parse(body), "running")
+    if running_entries is None or any(words(field(entry, "model")) is None for entry in running_entries):
         return None
     loaded: dict[str, tuple[str, str | None]] = {}
-    for entry in listed[:_MOST_DEPLOYMENTS]:
+    for entry in running_entries[:_MOST_DEPLOYMENTS]:
         name = words(field(entry, "model"), _ID_LIMIT)
         if name is not None:
             state = words(field(entry, "state"), 20) or "loaded"
@@ -235,21 +235,21 @@ def _read_dynamo(families: Mapping[str, Family]) -> RouterSample:
     if queued is None:
         queued = _sum_or_none(families.get(_DYNAMO_QUEUED, {}))
         note = None if queued is None else PREFILL_QUEUED
-    active = next((families[name] for name in _DYNAMO_ACTIVE if name in families), {})
-    return RouterSample(_UNDATED, DYNAMO, queued=queued, in_flight=_sum_or_none(active), note=note)
+    active_family = next((families[name] for name in _DYNAMO_ACTIVE if name in families), {})
+    return RouterSample(_UNDATED, DYNAMO, queued=queued, in_flight=_sum_or_none(active_family), note=note)
 
 
 def _read_stack(families: Mapping[str, Family]) -> RouterSample:
     counts = _values_by_label(families.get(_STACK_RUNNING, {}), "server")
-    running = {server: count for server, count in counts.items() if 0 <= count < math.inf}
-    servers = {**running, **_values_by_label(families.get(_STACK_HEALTHY, {}), "server")}
+    running_by_server = {server: count for server, count in counts.items() if 0 <= count < math.inf}
+    servers = {**running_by_server, **_values_by_label(families.get(_STACK_HEALTHY, {}), "server")}
     deployments = tuple(Deployment(server, server) for server in list(servers)[:_MOST_DEPLOYMENTS])
     return RouterSample(
         _UNDATED,
         STACK,
         deployments=deployments,
-        sent=running or None,
-        in_flight=sum(running.values()) if running else None,
+        sent=running_by_server or None,
+        in_flight=sum(running_by_server.values()) if running_by_server else None,
         note=None if servers else "it has no server",
     )
 
@@ -275,8 +275,8 @@ def _read_epp(families: Mapping[str, Family]) -> RouterSample:
 
 def _first_family(families: Mapping[str, Family], prefixes: Sequence[str], *names: str) -> Family:
     """Return the first of these metrics that is on the page, under the first of `prefixes` that it has."""
-    full = (f"{prefix}{name}" for prefix in prefixes for name in names)
-    return next((families[name] for name in full if name in families), {})
+    full_names = (f"{prefix}{name}" for prefix in prefixes for name in names)
+    return next((families[name] for name in full_names if name in families), {})
 
 
 def _read_aibrix(families: Mapping[str, Family]) -> RouterSample:
@@ -293,7 +293,7 @@ def _read_aibrix(families: Mapping[str, Family]) -> RouterSample:
 def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterSample:
     """Read the page of a router whose metrics have a label for the worker."""
     family_of = partial(_first_family, families, _WORKER_PREFIXES[kind])
-    running = _values_by_worker(family_of(*_WORKER_RUNNING))
+    running_by_worker = _values_by_worker(family_of(*_WORKER_RUNNING))
     health, breakers = _values_by_worker(family_of(_WORKER_HEALTH)), _values_by_worker(family_of(*_BREAKERS))
     outcomes = family_of(*_OUTCOMES)
     failures = {labels: count for labels, count in outcomes.items() if label(labels, "outcome") == "failure"}
@@ -305,14 +305,14 @@ def _read_workers(kind: str, families: Mapping[str, Family]) -> RouterSample:
         for labels, number in family_of(*_ERRORS).items()
         if (label(labels, "error_type") or "").startswith(_NO_WORKER) and 0 <= number < math.inf
     ]
-    names = list(dict.fromkeys((*health, *breakers, *running, *_values_by_worker(outcomes))))
+    names = list(dict.fromkeys((*health, *breakers, *running_by_worker, *_values_by_worker(outcomes))))
     names = names[:_MOST_DEPLOYMENTS]
     return RouterSample(
         _UNDATED,
         kind,
         deployments=tuple(Deployment(name, name) for name in names) or None,
-        sent=running or None,
-        in_flight=sum(running.values()) if running else None,
+        sent=running_by_worker or None,
+        in_flight=sum(running_by_worker.values()) if running_by_worker else None,
         failures=_values_by_worker(failures) if outcomes else None,
         refusals=math.fsum(refused),
         troubles=troubles,

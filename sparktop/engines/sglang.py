@@ -241,8 +241,8 @@ def sample_of(families: Page, at: float) -> EngineSample:
 
 def _read_role(families: Mapping[str, Family]) -> str | None:
     """Return "prefill" or "decode" for a server of a disaggregated group, by its label `engine_type`."""
-    running = families.get("sglang:num_running_reqs", {})
-    types = {label(labels, "engine_type") for labels in running}
+    running_family = families.get("sglang:num_running_reqs", {})
+    types = {label(labels, "engine_type") for labels in running_family}
     return next((role for role in ("prefill", "decode") if types == {role}), None)
 
 
@@ -269,9 +269,9 @@ def _set_derived_fields(fields: dict[str, Any], *, realtime: bool, pools: bool) 
     if not pools and kv_percent is not None and others and max(others) >= kv_percent - _ROUNDED:
         used_tokens, size = tokens[0], sum(part for part in tokens if part is not None)
         fields["kv_cache_percent"] = None if None in tokens or not size else 100.0 * used_tokens / size
-    used, size = gauges.pop("offload_used", None), gauges.pop("offload_total", None)
-    if used is not None and size and used <= size:
-        gauges["offload_cache"] = 100.0 * used / size
+    used_offload, size = gauges.pop("offload_used", None), gauges.pop("offload_total", None)
+    if used_offload is not None and size and used_offload <= size:
+        gauges["offload_cache"] = 100.0 * used_offload / size
 
 
 def identify(answers: Answers) -> EngineIdentity:

@@ -185,14 +185,14 @@ def _prefix_cache(families: Mapping[str, Family]) -> PrefixCache:
     `resolve_kv_cache_block_sizes`). A model without such layers reports no `mamba_block_size`.
     """
     values = dict(next(iter(families.get(_CONFIG, _EMPTY)), ()))
-    on = {"True": True, "False": False}.get(values.get("enable_prefix_caching", ""))
+    is_on = {"True": True, "False": False}.get(values.get("enable_prefix_caching", ""))
     hybrid = positive_number(values.get("mamba_block_size")) is not None
     states = clean(values.get("mamba_cache_mode"), 20) if hybrid else None
     sizes = [positive_number(values.get("block_size")) or 0.0]
     if states == "align":  # states are kept only where a block of the recurrent layers ends
         sizes.append(positive_number(values.get("mamba_block_size")) or 0.0)
     block = positive_number(values.get("prefix_match_unit")) or max(sizes)
-    return PrefixCache(on, round(block) if 0 < block < _LARGEST_BLOCK else None, states)
+    return PrefixCache(is_on, round(block) if 0 < block < _LARGEST_BLOCK else None, states)
 
 
 def _has_several_servers(families: Mapping[str, Family]) -> bool:

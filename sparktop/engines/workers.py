@@ -144,15 +144,15 @@ def sample_of_max(families: Page, at: float) -> EngineSample:
     fields = page.read(_MAX, _MAX_TIMES)["0"]
     page.note_models(_MAX_LOADS)
     present, waiting = fields.pop("running", None), fields.get("waiting")
-    used, blocks = fields.pop(_MAX_USED, None), fields.pop(_MAX_BLOCKS, None)
-    hits, missed = fields.get("prefix_cache_hits"), fields.pop(_MAX_MISSED, None)
+    used_blocks, blocks = fields.pop(_MAX_USED, None), fields.pop(_MAX_BLOCKS, None)
+    hit_tokens, missed_tokens = fields.get("prefix_cache_hits"), fields.pop(_MAX_MISSED, None)
     if present is not None:
         fields["gauges"] = {"in_flight": present}
         fields["running"] = None if waiting is None else max(0.0, present - waiting)
-    if blocks and used is not None and used <= blocks:
-        fields["kv_cache_percent"] = 100.0 * used / blocks
-    if hits is not None and missed is not None:
-        fields["prefix_cache_queries"] = hits + missed
+    if blocks and used_blocks is not None and used_blocks <= blocks:
+        fields["kv_cache_percent"] = 100.0 * used_blocks / blocks
+    if hit_tokens is not None and missed_tokens is not None:
+        fields["prefix_cache_queries"] = hit_tokens + missed_tokens
     for name, _ in _MAX_TIMES:
         if (value := fields.get(name)) is not None:
             bounds_s = tuple(bound / 1000 for bound in value.bounds)
@@ -173,8 +173,8 @@ def sample_of_dynamo(families: Page, at: float) -> EngineSample:
     """
     page = LanePage(families, model_label="model", keep=lambda places: _of_generation(places) or places)
     fields = page.read(_DYNAMO, _DYNAMO_TIMES)
-    done = of_label("dynamo_endpoint", "generate", combine=total)(families.get(_DYNAMO_DONE, {}))
-    fields["0"]["finished"] = {} if done is None else {"unknown": done}
+    done_requests = of_label("dynamo_endpoint", "generate", combine=total)(families.get(_DYNAMO_DONE, {}))
+    fields["0"]["finished"] = {} if done_requests is None else {"unknown": done_requests}
     page.note_models(DYNAMO_IN_FLIGHT)
     _DYNAMO_EXTRAS.add(families, fields)
     return EngineSample(
@@ -245,16 +245,16 @@ def sample_of_triton(families: Page, at: float) -> EngineSample:
     fields = page.read(_TRITON, ())["0"]
     fields["kv_capacity_tokens"] = _kv_capacity(kept_page.get(_TRITON_BLOCKS, {}))
     counts = {word: total(kept_page.get(name, {})) for word, name in _TRITON_DONE.items()}
-    done = {word: count for word, count in counts.items() if count is not None}
+    done_by_outcome = {word: count for word, count in counts.items() if count is not None}
     for field, name in _TRITON_TIMES.items():
         spent_us = total(kept_page.get(name, {}))
-        if spent_us is not None and "success" in done:
-            fields[field] = Histogram((float("inf"),), (done["success"],), spent_us / 1e6)
+        if spent_us is not None and "success" in done_by_outcome:
+            fields[field] = Histogram((float("inf"),), (done_by_outcome["success"],), spent_us / 1e6)
     slots = total_or_none(where(kept_page.get(_TRITON_REQUESTS, {}), "request_type", "max"))
     return EngineSample(
         at=at,
         engine="triton",
-        lanes=(LaneSample("0", per_finished_request=True, finished=done, **fields),),
+        lanes=(LaneSample("0", per_finished_request=True, finished=done_by_outcome, **fields),),
         models=page.model_names(),
         slots=None if slots is None else int(slots),
         counted_at_arrival=frozenset({"prompt_tokens"}),

@@ -252,6 +252,7 @@ OTHER = "other"
 _BALANCE = "balance:"
 """Beginning of the ids of alerts about groups."""
 Labels = Mapping[str, str]
+"""Values of labels by name."""
 Named = Sequence[tuple[Labels, Part]]
 """Parts of a snapshot, each with the labels that name it."""
 
@@ -303,7 +304,7 @@ def page_families(
     names = dict(zip((group.group for group in groups), group_names(groups, current.backends), strict=True))
     silent = {group.group for group in groups if _is_silent(group, current.backends)}
     heard = [(names[group.group], group) for group in groups if group.group not in silent]
-    judged: Named[Balance] = [
+    judged_groups: Named[Balance] = [
         ({**labels, "scope": "servers" if group.lanes_of is None else "cores"}, group)
         for labels, group in room.take("group", heard)
     ]
@@ -315,7 +316,7 @@ def page_families(
         *families(SELF, [({}, current)]),
         *families((LEFT_OUT,), [({}, room.left_out)]),
         *families(BACKEND, backends),
-        *families(GROUP, judged),
+        *families(GROUP, judged_groups),
         *families(NODE, nodes),
         *_without_agent(nodes, simulated=current.simulated),
         *families((ALERT,), [({}, alerts)]),
@@ -333,10 +334,10 @@ class _SeriesBudget:
 
     def take(self, label: str, parts: Sequence[tuple[str, Part]]) -> list[tuple[dict[str, str], Part]]:
         """Return ({`label`: name}, part) for the parts that there is room for, each name once."""
-        named: dict[str, Part] = {}
+        part_by_name: dict[str, Part] = {}
         for name, part in parts:
-            named.setdefault(label_of(name), part)
-        kept_series = list(islice(named.items(), self._left))
+            part_by_name.setdefault(label_of(name), part)
+        kept_series = list(islice(part_by_name.items(), self._left))
         self._left -= len(kept_series)
         self.left_out += len(parts) - len(kept_series)
         return [({label: name}, part) for name, part in kept_series]
@@ -391,10 +392,10 @@ def _alert_labels(
     """
     views = (snapshot.backends, snapshot.nodes, snapshot.routers)
     watched = {view.name for part in views for view in part}
-    worst: Sequence[Alert] = sorted(snapshot.alerts, key=lambda active: -active.severity.rank)
+    worst_first: Sequence[Alert] = sorted(snapshot.alerts, key=lambda active: -active.severity.rank)
     labels: dict[tuple[str, ...], None] = {}
     current_ones = (
-        active for active in worst if active.subject not in silent or not active.id.startswith(_BALANCE)
+        active for active in worst_first if active.subject not in silent or not active.id.startswith(_BALANCE)
     )
     for alert in islice(current_ones, MOST_ALERTS):
         shown_subject = alert.subject if alert.subject in watched else OTHER
@@ -492,8 +493,8 @@ class NewestSweep:
             for level in target.levels
             if level.error is None
         ]
-        named = {tuple(level.labels().values()): level for level in levels}
-        self._levels = tuple(named.values())[-MOST_LEVELS:]
+        level_by_labels = {tuple(level.labels().values()): level for level in levels}
+        self._levels = tuple(level_by_labels.values())[-MOST_LEVELS:]
 
 
 def _newest_result(folder: Path) -> tuple[Path, int, int] | None:
@@ -530,9 +531,9 @@ def _rate_reader(name: str) -> Callable[[SweptLevel], float | None]:
 
 
 def _limit_word(level: SweptLevel) -> str | None:
-    side = level.result.limited_by
+    limited_by = level.result.limited_by
     kinds = {kind.value for kind in LimitKind if kind is not LimitKind.UNKNOWN}
-    return side.kind if side is not None and side.kind in kinds else None
+    return limited_by.kind if limited_by is not None and limited_by.kind in kinds else None
 
 
 LEVEL: tuple[Metric[SweptLevel], ...] = (

@@ -49,15 +49,15 @@ def time_axis(width_cells: int, seconds_per_slot: float, end: str = NOW) -> str:
     if not cell_s > 0:
         return "".join(row)
     step = _label_step_s(cell_s)
-    free = width_cells - len(end) - 1
+    free_cells = width_cells - len(end) - 1
     ago = step
     while ago <= width_cells * cell_s:
         label = _ago_text(ago, step)
         # Not `round`: it rounds halves to even, so that equal distances would alternate.
         start = max(0, int(width_cells - ago / cell_s - len(label) / 2 + 0.5))
-        if start + len(label) <= free:
+        if start + len(label) <= free_cells:
             row[start : start + len(label)] = label
-            free = start - 1
+            free_cells = start - 1
         ago += step
     return "".join(row)
 
@@ -235,9 +235,9 @@ def top_without_spikes(lines: Iterable[Sequence[float | None]], minimum: float =
             continue
         filled = len(values) - values.count(None)
         spike = max(2, int(_SPIKE_SHARE * filled) + 1) if filled >= _SPIKE_FROM else 0
-        rest = positive[: len(positive) - spike]
+        usual_values = positive[: len(positive) - spike]
         newest = (value for value in values[-2:] if value is not None)
-        lasting = max((lasting, *rest[-1:], *newest))
+        lasting = max((lasting, *usual_values[-1:], *newest))
         highest = max(highest, positive[-1])
     if highest <= _SPIKE_HEIGHT * max(lasting, minimum):
         return ScaleTop(nice_ceiling(highest, minimum))
@@ -248,5 +248,5 @@ def top_without_spikes(lines: Iterable[Sequence[float | None]], minimum: float =
 def widest_top(tops: Sequence[ScaleTop], minimum: float) -> ScaleTop:
     """Return the largest of several upper ends, and the highest value above it, if any."""
     end = max((top.end for top in tops), default=minimum)
-    above = [top.highest for top in tops if top.highest is not None and top.highest > end]
-    return ScaleTop(end, max(above, default=None))
+    tops_above = [top.highest for top in tops if top.highest is not None and top.highest > end]
+    return ScaleTop(end, max(tops_above, default=None))

@@ -49,6 +49,7 @@ _LITTLE = 1 / 8
 _RUNS = re.compile("2*0[02]*|2*1[12]*|2+")
 
 Values = Sequence[float | None]
+"""A value for each time slot, None where it is not known."""
 Slot = TypeVar("Slot")
 """What a graph shows of a time slot: a height in dots, two of them, or a value."""
 LayeredRow = list[tuple[str, int]]
@@ -137,13 +138,13 @@ def _column_chars(left: int, right: int, height: int, table: tuple[str, ...]) ->
     `left` and `right` are the heights, in dots, of the left and the right dot column. `table` has the
     characters, in the order of `_SOLID`.
     """
-    full = min(left, right) // _DOTS
+    full_cells = min(left, right) // _DOTS
     ends = (max(left, right) + _DOTS - 1) // _DOTS
     between = "".join(
         table[5 * _dots_in_cell(left, base) + _dots_in_cell(right, base)]
-        for base in range(full * _DOTS, ends * _DOTS, _DOTS)
+        for base in range(full_cells * _DOTS, ends * _DOTS, _DOTS)
     )
-    return (table[-1] * full + between).ljust(height)
+    return (table[-1] * full_cells + between).ljust(height)
 
 
 @lru_cache(maxsize=_COLUMNS_KEPT)
@@ -343,10 +344,10 @@ def _mirrored_column(left: tuple[int, int], right: tuple[int, int], height: int)
     cells: list[str] = []
     for row in range(height):
         centre = 2 * height - row * _DOTS
-        bits = _mask_between(_LEFT, centre - left[0], centre + left[1]) + _mask_between(
+        dot_mask = _mask_between(_LEFT, centre - left[0], centre + left[1]) + _mask_between(
             _RIGHT, centre - right[0], centre + right[1]
         )
-        cells.append(chr(0x2800 + bits) if bits else " ")
+        cells.append(chr(0x2800 + dot_mask) if dot_mask else " ")
     return "".join(cells)
 
 
@@ -528,8 +529,8 @@ class DotGrid:
 
     def take_turns(self) -> None:
         """Assign cells that solid lines share to one of these after the other, `_TURN` columns at a time."""
-        for index, below in self._below.items():
-            layers = {**below, self._layers[index]: self._masks[index]}
+        for index, layers_below in self._below.items():
+            layers = {**layers_below, self._layers[index]: self._masks[index]}
             turn = sorted(layers)[index % self.width // _TURN % len(layers)]
             self._layers[index], self._masks[index] = turn, layers[turn]
         self._below.clear()
@@ -542,8 +543,8 @@ class DotGrid:
         return [self._row(start) for start in range(0, self.width * self.height, self.width)]
 
     def _row(self, start: int) -> LayeredRow:
-        stop = start + self.width
-        masks, chars = self._masks[start:stop], self._chars
+        end_index = start + self.width
+        masks, chars = self._masks[start:end_index], self._chars
         text = [chr(0x2800 + mask) if mask else " " for mask in masks]
         if chars:
             for index in range(self.width):

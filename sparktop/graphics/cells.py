@@ -97,8 +97,8 @@ def bar(fraction: float | None, width: int) -> tuple[str, str]:
     eighths = round(share * width * 8)
     if share > 0:
         eighths = max(1, eighths)
-    whole, part = divmod(eighths, 8)
-    filled = "█" * whole + (_PARTS[part] if part else "")
+    whole_cells, eighth = divmod(eighths, 8)
+    filled = "█" * whole_cells + (_PARTS[eighth] if eighth else "")
     return filled, EMPTY * (width - len(filled))
 
 
@@ -134,14 +134,14 @@ def _give_each_a_cell(widths: list[int], shares: Sequence[float]) -> None:
     a cell gets one from the widest element. If no element has two cells, the part gets one of the unfilled
     cells. If there are none, the smallest parts stay without a cell.
     """
-    rest = len(widths) - 1
-    hidden = [index for index in range(rest) if shares[index] > 0 and not widths[index]]
+    rest_index = len(widths) - 1
+    hidden = [index for index in range(rest_index) if shares[index] > 0 and not widths[index]]
     for index in sorted(hidden, key=lambda i: -shares[i]):
         donor = max(range(len(widths)), key=lambda i: (widths[i], i))
         if widths[donor] > 1:
             widths[donor] -= 1
-        elif widths[rest]:
-            widths[rest] -= 1
+        elif widths[rest_index]:
+            widths[rest_index] -= 1
         else:
             return
         widths[index] = 1

@@ -118,8 +118,8 @@ def _decimals(number: float, steps: tuple[tuple[float, int], ...]) -> int | None
 
     Rounding changes a number by less than 1: only a number near a limit is rounded to be compared.
     """
-    for below, decimals in steps:
-        if number < below - 1 or (number < below and float(f"{number:.{decimals}f}") < below):
+    for limit, decimals in steps:
+        if number < limit - 1 or (number < limit and float(f"{number:.{decimals}f}") < limit):
             return decimals
     return None
 
@@ -262,14 +262,14 @@ def age(seconds: float | None) -> str:
     finite = _finite_or_none(seconds)
     if finite is None:
         return UNKNOWN
-    whole = int(abs(finite))
-    sign = MINUS if finite < 0 and whole else ""
-    if whole >= (_MOST_DAYS + 1) * 86_400:
+    whole_s = int(abs(finite))
+    sign = MINUS if finite < 0 and whole_s else ""
+    if whole_s >= (_MOST_DAYS + 1) * 86_400:
         return f"<{sign}{_MOST_DAYS} d" if sign else f">{_MOST_DAYS} d"
     for index, (name, unit_s) in enumerate(_AGES):
-        if whole >= unit_s:
-            text = f"{whole // unit_s} {name}"
-            rest = whole % unit_s // _AGES[index + 1][1] if name in {"d", "h"} else 0
+        if whole_s >= unit_s:
+            text = f"{whole_s // unit_s} {name}"
+            rest = whole_s % unit_s // _AGES[index + 1][1] if name in {"d", "h"} else 0
             return sign + text + (f" {rest} {_AGES[index + 1][0]}" if rest else "")
     return "0 s"
 

@@ -233,17 +233,17 @@ class SharedSession:
         loop = asyncio.get_running_loop()
         end = loop.time() + deadline_s
         moved_to = self._moved.get(request.url)
-        asked = request if moved_to is None else replace(request, url=moved_to)
-        response = await self._send(asked, deadline_s, clock, cap_bytes)
+        request_sent = request if moved_to is None else replace(request, url=moved_to)
+        response = await self._send(request_sent, deadline_s, clock, cap_bytes)
         location = response.headers.get("Location", "")
-        goal = same_page(asked.url, location) if response.status in REDIRECTS else None
+        goal = same_page(request_sent.url, location) if response.status in REDIRECTS else None
         if goal is not None:
             left_s = max(0.01, end - loop.time())
-            again = await self._send(replace(request, url=goal), left_s, clock, cap_bytes)
-            if again.status == OK:
+            second_response = await self._send(replace(request, url=goal), left_s, clock, cap_bytes)
+            if second_response.status == OK:
                 self._moved[request.url] = goal
-            if again.status != NOT_FOUND and again.status not in REDIRECTS:
-                return again
+            if second_response.status != NOT_FOUND and second_response.status not in REDIRECTS:
+                return second_response
         if response.status != OK:
             self._moved.pop(request.url, None)
         return response
@@ -440,12 +440,12 @@ def _url(request: Request) -> URL:
 @lru_cache(4096)
 def _parsed_url(text: str, *, has_key: bool) -> URL:
     """Return an address as aiohttp takes it; a key takes the place of a user's name in it."""
-    page, mark, query = text.partition("?")
+    page, question_mark, query = text.partition("?")
     url = URL(_ZONE.sub(r"\1%", page))
     if has_key:
         url = url.with_user(None)
     # yarl would send another query that means the same: a "/" for "%2F".
-    return URL(f"{url}?{quote(query, _KEPT_IN_QUERIES)}", encoded=True) if mark else url
+    return URL(f"{url}?{quote(query, _KEPT_IN_QUERIES)}", encoded=True) if question_mark else url
 
 
 def _headers(request: Request) -> dict[str, str]:
@@ -489,8 +489,8 @@ def _transport_error(error: Exception, where: str) -> AnswerError:
         case aiohttp.InvalidURL() | aiohttp.NonHttpUrlClientError():
             failed = failure.unusable_address(where)
         case aiohttp.ClientResponseError():
-            seen = f"{error.message} {error.__cause__}".encode("utf-8", "replace")
-            failed = failure.not_http(where, seen.replace(_SHOWN_TLS_ALERT, _TLS_ALERT))
+            error_text = f"{error.message} {error.__cause__}".encode("utf-8", "replace")
+            failed = failure.not_http(where, error_text.replace(_SHOWN_TLS_ALERT, _TLS_ALERT))
         case aiohttp.ClientPayloadError():
             # aiohttp distinguishes a reset from a short answer only in its text.
             is_reset = isinstance(error.__cause__, OSError) or "ConnectionResetError" in str(error)

@@ -275,10 +275,10 @@ def without_secret(text: str, secret: str | None) -> str:
     quoted = quote(secret, safe="")
     forms = {secret, secret[::-1], quoted, quote(quoted), quote(secret), quote_plus(secret), *inside}
     percent = "".join(f"%{byte:02x}" for byte in raw)
-    for form in sorted({*forms, percent, raw.hex()}, key=len, reverse=True):
-        if len(form) >= min(len(secret), _SHORTEST_FORM):
-            text = re.sub(re.escape(form), "…", text, flags=re.IGNORECASE)
-            if len(letters := [letter for letter in form if letter.isalnum()]) >= _SHORTEST_FORM:
+    for spelling in sorted({*forms, percent, raw.hex()}, key=len, reverse=True):
+        if len(spelling) >= min(len(secret), _SHORTEST_FORM):
+            text = re.sub(re.escape(spelling), "…", text, flags=re.IGNORECASE)
+            if len(letters := [letter for letter in spelling if letter.isalnum()]) >= _SHORTEST_FORM:
                 text = re.sub(_APART.join(letters), "…", text, flags=re.IGNORECASE)
     return text
 
@@ -309,12 +309,12 @@ def same_page(url: str, location: str) -> str | None:
     Location header often names the host or scheme by which the proxy reaches the server.
     """
     try:
-        asked, target = urlsplit(url), urlsplit(urljoin(url, location))
+        asked_parts, target = urlsplit(url), urlsplit(urljoin(url, location))
     except ValueError:
         return None
-    if asked.path == target.path or asked.path.rstrip("/") != target.path.rstrip("/"):
+    if asked_parts.path == target.path or asked_parts.path.rstrip("/") != target.path.rstrip("/"):
         return None
-    return urlunsplit((asked.scheme, asked.netloc, target.path, asked.query, ""))
+    return urlunsplit((asked_parts.scheme, asked_parts.netloc, target.path, asked_parts.query, ""))
 
 
 def host_and_port(url: str) -> str:

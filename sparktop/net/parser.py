@@ -104,8 +104,8 @@ class HttpAnswer:
             return b""
         if self.done:
             self._parser = None  # it refers to this object
-        pieces, self._pieces = self._pieces, []
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        body_pieces, self._pieces = self._pieces, []
+        body = body_pieces[0] if len(body_pieces) == 1 else b"".join(body_pieces)
         return self._unpack(body) if body and self.headers.get("content-encoding") else body
 
     def close(self) -> bool:
@@ -153,14 +153,14 @@ class HttpAnswer:
         if packed not in _PACKED:
             raise BrokenAnswerError(f"the answer is packed as {clean(packed, 20)!r}, which was not asked for")
         self._unpacker = unpacker = self._unpacker or zlib.decompressobj(_ZLIB_OR_GZIP_HEADER)
-        pieces, total = [], 0
+        unpacked, total = [], 0
         try:
             while body and not unpacker.eof:
-                pieces.append(unpacker.decompress(body, _UNPACKED_AT_ONCE_BYTES))
-                total += len(pieces[-1])
+                unpacked.append(unpacker.decompress(body, _UNPACKED_AT_ONCE_BYTES))
+                total += len(unpacked[-1])
                 if total > _LARGEST_UNPACKED_BYTES:
                     raise BrokenAnswerError("the packed answer unpacks without end")
                 body = unpacker.unconsumed_tail
         except zlib.error as error:
             raise BrokenAnswerError("the packed answer cannot be unpacked") from error
-        return b"".join(pieces)
+        return b"".join(unpacked)

@@ -199,6 +199,7 @@ _NAME_LENGTH = 40
 """Most characters of a subject in the name of a copy."""
 
 Report = Callable[[str, Severity], None]
+"""Receives a sentence about the copies."""
 
 
 def incident_folder(flight: Path) -> Path:

@@ -101,6 +101,7 @@ _newest: list[tuple[Fleet, bytes]] = []
 
 
 _Reduced = tuple[Callable[..., Any], tuple[Any, ...]]
+"""(function, its arguments) that make an object again, as `pickle` reduces it."""
 
 
 class _Pickler(pickle.Pickler):

@@ -358,6 +358,7 @@ _LAST_UNIX_S = datetime.max.replace(tzinfo=UTC).timestamp()
 SUMMARY_S = 60.0
 """Seconds that the summary of a head covers."""
 Identity = EngineIdentity | NodeIdentity
+"""What a server or a machine is, as its source reports it."""
 TargetOfKind = TypeVar("TargetOfKind", bound=Target)
 
 

@@ -78,16 +78,16 @@ class RunningBatch:
         """
         size, pool = self._block_tokens, self.pool
         prefix = sequence.request.block_hashes[: (sequence.length - 1) // size]
-        hits = prefix[: pool.match(prefix)]
-        needed_blocks = -(-sequence.length // size) - len(hits)
-        if needed_blocks > pool.available - pool.kept_among(hits):
+        hit_blocks = prefix[: pool.match(prefix)]
+        needed_blocks = -(-sequence.length // size) - len(hit_blocks)
+        if needed_blocks > pool.available - pool.kept_among(hit_blocks):
             return False
-        pool.hold(hits)
+        pool.hold(hit_blocks)
         pool.allocate(needed_blocks)
-        sequence.shared = list(hits)
-        sequence.offered = len(hits)
-        sequence.blocks = len(hits) + needed_blocks
-        sequence.computed = len(hits) * size
+        sequence.shared = list(hit_blocks)
+        sequence.offered = len(hit_blocks)
+        sequence.blocks = len(hit_blocks) + needed_blocks
+        sequence.computed = len(hit_blocks) * size
         sequence.phase = State.PREFILL
         self.running[sequence.request.request_id] = sequence
         return True
@@ -151,10 +151,10 @@ class RunningBatch:
         step are allocated too.
         """
         self.steps += steps
-        further = self.steps + under_way - self._reserved_step
-        if further > 0:
-            self.pool.allocate(self.blocks_for(further))
-            self._reserved_step += further
+        further_steps = self.steps + under_way - self._reserved_step
+        if further_steps > 0:
+            self.pool.allocate(self.blocks_for(further_steps))
+            self._reserved_step += further_steps
 
     def steps_to_finish(self) -> int:
         """Return the number of steps until the first of the decoding requests ends.
@@ -322,9 +322,9 @@ class BlockPool:
         """
         if count > self.available:
             raise ValueError(f"{count} blocks wanted, {self.available} available")
-        taken = min(count, self._empty)
-        self._empty -= taken
-        for _ in range(count - taken):
+        taken_blocks = min(count, self._empty)
+        self._empty -= taken_blocks
+        for _ in range(count - taken_blocks):
             self._kept.popitem(last=False)
 
     def cache(self, block: int) -> bool:
@@ -604,13 +604,13 @@ class Engine:
         Queued requests are admitted while there is a place and blocks for them.
         """
         batch = self._batch
-        parts: list[tuple[EngineSequence, int]] = []
+        prompt_parts: list[tuple[EngineSequence, int]] = []
 
         def compute(sequence: EngineSequence) -> None:
             nonlocal budget
             tokens = min(budget, sequence.length - sequence.computed)
             batch.record_computed(sequence, tokens)
-            parts.append((sequence, tokens))
+            prompt_parts.append((sequence, tokens))
             budget -= tokens
 
         for sequence in batch.in_phase(State.PREFILL):
@@ -628,7 +628,7 @@ class Engine:
                 self.tally.prefix_queries += sequence.request.prompt_tokens
                 self.tally.prefix_hits += sequence.cached_tokens
             compute(sequence)
-        return parts
+        return prompt_parts
 
     def _steps_with_same_batch(self, first_s: float) -> int:
         """Return for how many steps a decoding batch stays the same and the available KV blocks suffice.
@@ -663,19 +663,19 @@ class Engine:
 
     def _complete_steps(self, stretch: Stretch, steps: int) -> None:
         """Count the steps of a stretch up to its step `steps`, with an event for each token."""
-        batch, tally, done = self._batch, self.tally, stretch.done
+        batch, tally, done_steps = self._batch, self.tally, stretch.done
         decoding = batch.in_phase(State.DECODE)
         if self._token_events:
-            for step in range(done + 1, steps + 1):
+            for step in range(done_steps + 1, steps + 1):
                 at = stretch.end_s(step)
                 self._outbox += [Tokens(sequence.request.request_id, at) for sequence in decoding]
-        count = steps - done
+        count = steps - done_steps
         tally.generation_tokens += count * len(decoding)
         if stretch.drafts:
             tally.drafted[stretch.rows] += count  # with drafts a step of a stretch is one token
         else:
             tally.step_rows[stretch.rows] += count
-        tally.busy_s += stretch.end_s(steps) - stretch.end_s(done)
+        tally.busy_s += stretch.end_s(steps) - stretch.end_s(done_steps)
         stretch.done = steps
         batch.complete_steps(count, under_way=steps < stretch.steps)
 

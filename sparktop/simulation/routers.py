@@ -73,8 +73,8 @@ class Cooldown:
         if ok or self._until.get(backend, -math.inf) > now:
             return
         fails = self._fails[backend].at(now)
-        counted = fails + self._successes[backend].at(now)
-        if status in AT_ONCE or (counted > 1 and fails > SHARE * counted):
+        request_count = fails + self._successes[backend].at(now)
+        if status in AT_ONCE or (request_count > 1 and fails > SHARE * request_count):
             self._until[backend] = now + self._seconds
 
     def at(self, now: float) -> frozenset[int]:

@@ -67,16 +67,16 @@ class NodeReplies:
         `identity` and `since`.
         """
         self._update_identity(reply)
-        since = self.since
-        fresh = sorted(
-            (sample for sample in reply.samples if since is None or sample.at > since),
+        since_s = self.since
+        new_samples = sorted(
+            (sample for sample in reply.samples if since_s is None or sample.at > since_s),
             key=lambda sample: sample.at,
         )
-        newest = on_local_clock(replace(reply, samples=tuple(fresh)), received_at)
+        newest = on_local_clock(replace(reply, samples=tuple(new_samples)), received_at)
         if newest is None:
             return None
         # Not past the node's own time: after a sample from the future, no later one would ever count as new.
-        self.since = min(fresh[-1].at, reply.monotonic_s)
+        self.since = min(new_samples[-1].at, reply.monotonic_s)
         *missed, last = (self._after_previous(sample) for sample in (*newest.missed, newest))
         return replace(last, missed=tuple(missed))
 
@@ -206,8 +206,8 @@ class AgentSource(HttpSource):
             request = (self.show_processes, self.interval_s)
             return await self._replies.poll(ask, end, self._sleep, request)
         except (AnswerError, WireError) as error:
-            late = self._replies.nothing_new if error.kind is FailureKind.TIMEOUT else None
-            return Failure(error.kind, clean(late or str(error)), self._clock())
+            late_words = self._replies.nothing_new if error.kind is FailureKind.TIMEOUT else None
+            return Failure(error.kind, clean(late_words or str(error)), self._clock())
 
     async def ask_ranks(self, deadline_s: float) -> RanksReply | Failure:
         """Return what NCCL on the agent's machine answers about the ranks of a job, within `deadline_s` s."""

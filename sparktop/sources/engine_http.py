@@ -225,15 +225,15 @@ class EnginePages:
 
     async def _get_model_pages(self, end: float) -> Response:
         """Return the metrics of each model that a llama.cpp in router mode has loaded, as one page."""
-        listed = await self._get(llamacpp.MODELS, _left_s(end))
-        statuses = llamacpp.models_of(parse(listed.body))
+        models_answer = await self._get(llamacpp.MODELS, _left_s(end))
+        statuses = llamacpp.models_of(parse(models_answer.body))
         loaded = [model for model, status in statuses.items() if status == llamacpp.LOADED]
         pages: list[tuple[str, Response]] = []
         for model in loaded[:_MOST_LOADED]:
             with suppress(AnswerError):
                 pages.append((model, await self._get(llamacpp.metrics_of(model), _left_s(end))))
         body = llamacpp.join_pages(statuses, ((model, page.body) for model, page in pages))
-        answers = [listed, *(page for _, page in pages)]
+        answers = [models_answer, *(page for _, page in pages)]
         took_ms = sum(answer.answer_ms for answer in answers)
         return Response(OK, body, answers[-1].at, {}, answers[-1].end, took_ms)
 
@@ -422,14 +422,14 @@ class EngineSource(HttpSource):
     async def _router_by_sample(self, sample: EngineSample, deadline_s: float) -> str | None:
         """Return the name of the router that sent this sample for one of its servers; else None."""
         if not self._finder.lists_models:
-            asked = self._is_another(sample) or self._was_router
-            return await self._find_listing_router(deadline_s, WORKERS) if asked else None
+            is_asked = self._is_another(sample) or self._was_router
+            return await self._find_listing_router(deadline_s, WORKERS) if is_asked else None
         if not self._take_router_turn():
             return None
         if await self._is_litellm(deadline_s):
             return _LITELLM
-        asked = bool(_GATEWAYS & owners_of(sample.page))
-        return await self._find_listing_router(deadline_s, WORKERS, RUNNING) if asked else None
+        is_asked = bool(_GATEWAYS & owners_of(sample.page))
+        return await self._find_listing_router(deadline_s, WORKERS, RUNNING) if is_asked else None
 
     def _is_another(self, sample: EngineSample) -> bool:
         """Return whether a page is the first of its address, or seems to be of another process than the last.
@@ -486,12 +486,12 @@ class EngineSource(HttpSource):
             self._identity_due = True
         identity, now_s = self.identity, self._clock()
         reports = ENGINES[sample.engine].reports
-        incomplete = identity is None or any(getattr(identity, part) is None for part in reports)
+        incomplete = identity is None or any(getattr(identity, field_name) is None for field_name in reports)
         swapped = (
             identity is not None and bool(sample.models) and identity.model not in {None, *sample.models}
         )
-        again = (incomplete or swapped) and now_s - self._asked_at >= _IDENTITY_AGAIN_S
-        identity_due = self._identity_due or again
+        is_due_again = (incomplete or swapped) and now_s - self._asked_at >= _IDENTITY_AGAIN_S
+        identity_due = self._identity_due or is_due_again
         health_due = self._has_health and (
             self._dead is not None or now_s - self._health_at >= _HEALTH_AGAIN_S or self._identity_due
         )
@@ -536,7 +536,7 @@ class EngineSource(HttpSource):
         """
         answers = await ask_facts(ENGINES[engine], self._get, _IDENTITY_DEADLINE_S)
         reported = replace(ENGINES[engine].identify(answers), models=listed_models(answers.get("/v1/models")))
-        missing = {name for name in reported.__struct_fields__ if getattr(reported, name) is None}
+        missing_fields = {name for name in reported.__struct_fields__ if getattr(reported, name) is None}
         if reported.model is not None:
-            missing -= {"max_model_len", "models"}  # they belong to the model
-        self.identity = replace(reported, **{name: getattr(before, name) for name in missing})
+            missing_fields -= {"max_model_len", "models"}  # they belong to the model
+        self.identity = replace(reported, **{name: getattr(before, name) for name in missing_fields})

@@ -24,6 +24,7 @@ _CLOSING_S = 1.0
 _CLOSED_MESSAGE = "a source that is closed cannot be polled"
 
 _Job = tuple[Callable[[], NodeSample | None], "Future[NodeSample | None]"]
+"""(what the thread is to do, the future that gets its result)."""
 
 
 class LocalSource:
@@ -101,12 +102,12 @@ class LocalSource:
         await self._ras.close()
         if self._thread is None:
             return
-        ended = asyncio.wrap_future(self._submit(self._machine.close))
+        close_future = asyncio.wrap_future(self._submit(self._machine.close))
         self._jobs.put(None)
         try:
-            await asyncio.wait({ended}, timeout=_CLOSING_S)
+            await asyncio.wait({close_future}, timeout=_CLOSING_S)
         finally:
-            ended.cancel()
+            close_future.cancel()
 
     def _timeout_failure(self, message: str) -> Failure:
         """Return a `Failure` of kind TIMEOUT with `message`, dated now."""

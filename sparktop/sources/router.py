@@ -141,6 +141,7 @@ _NO_DATABASE = "No connected db"
 """Part of the answer (status 400) of a LiteLLM without a database to any key but its master key."""
 
 Trouble = AnswerError | PageError
+"""Why a route of a router could not be read."""
 
 
 class RouterSource(HttpSource):
@@ -180,14 +181,14 @@ class RouterSource(HttpSource):
             self._forget_reports()
             if error.kind is FailureKind.NOT_FOUND:
                 note = f"{self._where} answers, but not as a router that this version knows"
-                other = await self._read_other(end - asyncio.get_running_loop().time())
-                return other or RouterSample(self._clock(), note=clean(note))
+                other_reading = await self._read_other(end - asyncio.get_running_loop().time())
+                return other_reading or RouterSample(self._clock(), note=clean(note))
             return Failure(error.kind, clean(error.message), self._clock())
         if not is_litellm(answer.body):
             self._forget_reports()
             note = f"{self._where} answers {LIVELINESS}, but not as LiteLLM does"
-            other = await self._read_other(end - asyncio.get_running_loop().time())
-            return other or RouterSample(answer.at, note=clean(note), answer_ms=answer.answer_ms)
+            other_reading = await self._read_other(end - asyncio.get_running_loop().time())
+            return other_reading or RouterSample(answer.at, note=clean(note), answer_ms=answer.answer_ms)
         left_s = end - asyncio.get_running_loop().time()
         if self._facts_at is not None and self._clock() >= self._facts_at and left_s > 0:
             await self._refresh_facts(min(left_s, _FACTS_DEADLINE_S))
@@ -371,17 +372,17 @@ def _read_deployments(answer: object) -> tuple[Deployment, ...] | None:
     Each entry of `data[]` has `model_name`, `litellm_params` (`api_base`, `model`), `model_info.id`. Return
     None if the answer has another shape. Of deployments with equal ids the first is kept.
     """
-    listed = entries(answer, "data")
-    if listed is None:
+    deployment_entries = entries(answer, "data")
+    if deployment_entries is None:
         return None
     deployments: dict[str, Deployment] = {}
-    for entry in listed[:_MOST_DEPLOYMENTS]:
+    for entry in deployment_entries[:_MOST_DEPLOYMENTS]:
         name = words(field(entry, "model_info", "id"), _ID_LIMIT)
         if name is not None:
             address = _public_address(field(entry, "litellm_params", "api_base"))
             asks_for = words(field(entry, "litellm_params", "model"))
             offered = words(field(entry, "model_name"))
-            weight = _read_weight(entry, listed)
+            weight = _read_weight(entry, deployment_entries)
             deployments.setdefault(name, Deployment(name, address, offered, asks_for, weight))
     return tuple(deployments.values())
 

@@ -352,17 +352,17 @@ class Connector:
         return link
 
     def _silence_message(self, link: SshLink) -> str:
-        within = f"within {FIRST_ANSWER_S:g} s"
+        within_words = f"within {FIRST_ANSWER_S:g} s"
         if link.sent:
-            return f"the reader sent to {self.where} gave no answer {within}: is the machine stuck?"
+            return f"the reader sent to {self.where} gave no answer {within_words}: is the machine stuck?"
         cause = "does a start-up file of its shell read standard input?"
-        return f"no answer from {self.where} {within} of connecting: {cause}"
+        return f"no answer from {self.where} {within_words} of connecting: {cause}"
 
 
 def is_older(version: str, than: str) -> bool:
     """Return whether `version` is an older release than `than`; False if either has no numbers."""
-    own, least = _version_numbers(version), _version_numbers(than)
-    return bool(own and least) and own < least
+    own_numbers, least_numbers = _version_numbers(version), _version_numbers(than)
+    return bool(own_numbers and least_numbers) and own_numbers < least_numbers
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:
@@ -481,8 +481,8 @@ class SshSource:
         A programming error that ended the task is re-raised here, where callers of `poll` catch it.
         """
         if self._keeper is not None and self._keeper.done():
-            ended, self._keeper = self._keeper, None
-            ended.result()
+            ended_keeper, self._keeper = self._keeper, None
+            ended_keeper.result()
         if self._keeper is None:
             self._settled.clear()
             self._began_at = self._clock()

@@ -136,7 +136,7 @@ class History(Struct, eq=False):
         Raises:
             UsageError: the file cannot be read.
         """
-        row = next((row_listed for row_listed in self.rows() if row_listed.key == key), None)
+        row = next((a_row for a_row in self.rows() if a_row.key == key), None)
         title = key if row is None else title_of(row)
         result = self.result(key)
         if result is not None:

@@ -121,30 +121,30 @@ def parse_target(text: str) -> BackendTarget | NodeTarget | str:
 def _parse_url(url: str, text: str) -> BackendTarget | NodeTarget:
     """Return the target that a URL means; raise `UsageError` for one that cannot be watched."""
     try:
-        parts = urlsplit(url)
-        port, host = parts.port, parts.hostname
+        url_parts = urlsplit(url)
+        port, host = url_parts.port, url_parts.hostname
     except ValueError as error:
         raise _usage_error(text, "its host or port cannot be read") from error
-    if parts.scheme not in {"http", "https"}:
+    if url_parts.scheme not in {"http", "https"}:
         raise _usage_error(
-            text, f"{clean(parts.scheme, 20)}:// is not watched, only http:// and https:// are"
+            text, f"{clean(url_parts.scheme, 20)}:// is not watched, only http:// and https:// are"
         )
     if not host:
         raise _usage_error(text, "no host in it")
-    if port == 0 or parts.netloc.endswith(":"):
+    if port == 0 or url_parts.netloc.endswith(":"):
         raise _usage_error(text, f"a port is a number from 1 to {_PORT_MAX}")
-    if parts.query or parts.fragment:
+    if url_parts.query or url_parts.fragment:
         raise _usage_error(text, "leave out what follows ? or #")
     _check_host(host, text)
-    path = parts.path.rstrip("/")
+    path = url_parts.path.rstrip("/")
     host_part = f"[{host}]" if ":" in host else host
     address = host_part if port is None else f"{host_part}:{port}"
     if path.endswith(_SAMPLE_PATH) or (port == AGENT_PORT and path in {"", "/metrics", _HEALTH_PATH}):
-        above = path.removesuffix(_SAMPLE_PATH).rstrip("/") if path.endswith(_SAMPLE_PATH) else ""
-        name = f"{host_part if port == AGENT_PORT else address}{above}"
-        return NodeTarget(name, via="agent", url=f"{parts.scheme}://{address}{above}")
+        path_above = path.removesuffix(_SAMPLE_PATH).rstrip("/") if path.endswith(_SAMPLE_PATH) else ""
+        name = f"{host_part if port == AGENT_PORT else address}{path_above}"
+        return NodeTarget(name, via="agent", url=f"{url_parts.scheme}://{address}{path_above}")
     path = server_path(path)
-    return BackendTarget(name=f"{address}{path}", url=f"{parts.scheme}://{address}{path}")
+    return BackendTarget(name=f"{address}{path}", url=f"{url_parts.scheme}://{address}{path}")
 
 
 def shortened_message(text: str, target: BackendTarget) -> str | None:

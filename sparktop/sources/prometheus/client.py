@@ -74,6 +74,7 @@ _MOST_LABEL_CHARACTERS = 1024
 _MESSAGE_BYTES = 160
 """Longest body of an error that is taken for a message."""
 Labels: TypeAlias = Mapping[str, str]
+"""Values of the labels of a series by name."""
 _Members: TypeAlias = dict[str, Raw]
 """The members of a JSON object by name, not decoded yet."""
 

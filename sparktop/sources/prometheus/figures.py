@@ -42,9 +42,9 @@ def times_by_target(gauges: Sequence[frozenset[float]]) -> list[frozenset[float]
     """
     targets: list[frozenset[float]] = []
     for gauge in gauges:
-        same = [times for times in targets if not times.isdisjoint(gauge)]
+        times_of_gauge = [times for times in targets if not times.isdisjoint(gauge)]
         targets = [times for times in targets if times.isdisjoint(gauge)]
-        targets.append(gauge.union(*same))
+        targets.append(gauge.union(*times_of_gauge))
     targets = sorted((times for times in targets if times), key=min)
     if any(min(later) < max(earlier) for earlier, later in pairwise(targets)):
         return targets
@@ -137,14 +137,14 @@ def line_start(labels: Labels, target: Labels | None) -> str | None:
     name = labels.get("__name__", "")
     if not _NAME.fullmatch(name):
         return None
-    added = USUAL_NAMES if target is None else target.keys()
+    added_labels = USUAL_NAMES if target is None else target.keys()
     own_labels: list[str] = []
     for label, value in labels.items():
-        theirs = label in added and (target is None or target[label] == value)
-        if theirs or label in _NEVER or not _LABEL.fullmatch(label):
+        is_of_target = label in added_labels and (target is None or target[label] == value)
+        if is_of_target or label in _NEVER or not _LABEL.fullmatch(label):
             continue
         plain = label.removeprefix(_EXPORTED)
-        written = plain if plain in added else label
+        written = plain if plain in added_labels else label
         own_labels.append(f'{written}="{_escape(value)}"')
     return f"{name}{{{','.join(own_labels)}}} " if own_labels else f"{name} "
 
@@ -296,11 +296,11 @@ def _rate_query(name: str, more: str, window_s: float, *, replicated: bool, of_r
     Where Ray has it under two names, series of both in one `rate` are an error: the second name is used for
     the servers that lack the first.
     """
-    again = names_without_total(name)
+    names_without = names_without_total(name)
     once = f"max without ({REPLICA}) " if replicated else ""
     parts = [
-        [counter for counter in _counter_names(name) if counter not in again],
-        *([again] if of_ray else []),
+        [counter for counter in _counter_names(name) if counter not in names_without],
+        *([names_without] if of_ray else []),
     ]
     return " or ".join(
         f"sum {_BY} ({once}(rate({selector(names, NOT_A_ROUTER, more)}[{window_s:.0f}s])))" for names in parts

@@ -122,8 +122,8 @@ def routers_query(more: str) -> str:
 
 def active_targets(data: object) -> dict[Key, ActiveTarget]:
     """Return the targets in the answer of `/api/v1/targets`, by their key."""
-    listed: object = data.get("activeTargets") if isinstance(data, dict) else None
-    entries = listed if isinstance(listed, list) else []
+    targets_listed: object = data.get("activeTargets") if isinstance(data, dict) else None
+    entries = targets_listed if isinstance(targets_listed, list) else []
     result: dict[Key, ActiveTarget] = {}
     for entry in entries:
         labels = entry.get("labels") if isinstance(entry, dict) else None
@@ -208,10 +208,10 @@ def found_routers(series: Iterable[TimeSeries]) -> dict[Key, tuple[str, ...]]:
 
 def is_federated(keys: Iterable[Key]) -> bool:
     """Return whether one scraped instance holds the series of several others."""
-    counted = Counter(
+    target_counts = Counter(
         (key.job, key.instance) for key in {key.target for key in keys if key.exported_instance}
     )
-    return any(count > 1 for count in counted.values())
+    return any(count > 1 for count in target_counts.values())
 
 
 def _server_names(labels_by_key: Mapping[Key, Labels]) -> dict[Key, str]:
@@ -223,11 +223,11 @@ def _server_names(labels_by_key: Mapping[Key, Labels]) -> dict[Key, str]:
     for key, labels in labels_by_key.items():
         address = clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
         short_names[key] = f"{address}{_replica_suffix(key)}"
-    counted = Counter(short_names.values())
+    name_counts = Counter(short_names.values())
     key_of_name: dict[str, Key] = {}
     for key in sorted(labels_by_key):
         name = short_names[key]
-        if counted[name] > 1:
+        if name_counts[name] > 1:
             name = clean(f"{key.job}/{key.address}{_replica_suffix(key)}", _LONGEST - 6)
         key_of_name[free_name(name, key_of_name)] = key
     return {key: name for name, key in key_of_name.items()}
@@ -266,14 +266,14 @@ def _base_url(text: object) -> str:
     if plain is not None:  # nearly all: ten times as fast
         return plain[1]
     try:
-        parts = urlsplit(url)
-        parts.port  # noqa: B018 - raises for what is not a number
+        url_parts = urlsplit(url)
+        url_parts.port  # noqa: B018 - raises for what is not a number
     except ValueError:
         return ""
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if url_parts.scheme not in {"http", "https"} or not url_parts.hostname:
         return ""
-    path = parts.path.rstrip("/").removesuffix("/metrics")
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{path}"
+    path = url_parts.path.rstrip("/").removesuffix("/metrics")
+    return f"{url_parts.scheme}://{url_parts.netloc.rpartition('@')[2]}{path}"
 
 
 # Servers that stand twice among the series of a Prometheus, because two of its jobs have them as a target.

@@ -297,23 +297,23 @@ def found_exporters(series: Iterable[TimeSeries]) -> tuple[Exporter, ...]:
 
 def join_exporters(exporters: Iterable[Exporter]) -> tuple[ScrapedMachine, ...]:
     """Return the machines of these exporters, sorted by name."""
-    listed = sorted(exporters, key=lambda exporter: (KINDS.index(exporter.kind), exporter.place))
-    full = _full_names(listed)
+    ordered = sorted(exporters, key=lambda exporter: (KINDS.index(exporter.kind), exporter.place))
+    full_names = _full_names(ordered)
     by_name: dict[tuple[str, str], list[int]] = defaultdict(list)
     by_address: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for number, exporter in enumerate(listed):
-        for name in {full.get((exporter.cluster, exporter.host), exporter.host), exporter.node} - {""}:
+    for number, exporter in enumerate(ordered):
+        for name in {full_names.get((exporter.cluster, exporter.host), exporter.host), exporter.node} - {""}:
             by_name[exporter.cluster, name].append(number)
         if exporter.address:
             by_address[exporter.cluster, exporter.address].append(number)
-    parents = list(range(len(listed)))
+    parents = list(range(len(ordered)))
     for numbers in by_name.values():
         _join_groups(parents, numbers)
     for key, numbers in by_address.items():
-        if _are_one_machine([listed[number] for number in numbers], key[1]):
+        if _are_one_machine([ordered[number] for number in numbers], key[1]):
             _join_groups(parents, numbers + by_name.get(key, []))
     groups: dict[int, list[Exporter]] = defaultdict(list)
-    for number, exporter in enumerate(listed):
+    for number, exporter in enumerate(ordered):
         groups[_root_of(parents, number)].append(exporter)
     return _name_machines(groups.values())
 
@@ -504,8 +504,8 @@ async def aggregates(client: PrometheusClient, more: str, kinds: Collection[str]
     for query_name, (fields_asked, query) in queries.items():
         if names := names_of(wanted_kinds, *fields_asked):
             asked[query_name] = query % selector(names, more)
-    marks = [name for name, kind in MARKS.items() if kind in wanted_kinds]
-    asked[_TIMES] = f"max {_BY} (timestamp({selector(marks, more)}))"
+    mark_names = [name for name, kind in MARKS.items() if kind in wanted_kinds]
+    asked[_TIMES] = f"max {_BY} (timestamp({selector(mark_names, more)}))"
     if AGENT in wanted_kinds:
         asked["reasons"] = f"count {_by('reason')} ({selector((AGENT_REASON, AGENT_REASONS), more)})"
     return await _gather(client, asked)
@@ -638,9 +638,9 @@ def sample_of(machine: ScrapedMachine, by_exporter: Known, to_monotonic_s: float
         index_of = gathered.driver_index
         merged.machine = gathered.machine | merged.machine
         merged.reasons = {
-            index_of(index): active for index, active in gathered.reasons.items()
+            index_of(index): active_reasons for index, active_reasons in gathered.reasons.items()
         } | merged.reasons
-        merged.named = {index_of(index): named for index, named in gathered.named.items()} | merged.named
+        merged.named = {index_of(index): names for index, names in gathered.named.items()} | merged.named
         merged.parts = merged.parts or gathered.parts
         for index, values in gathered.gpus.items():
             merged.gpus[index_of(index)] = values | merged.gpus[index_of(index)]
@@ -706,12 +706,12 @@ def _gpu_reading(
     model: str | None,
 ) -> GpuReading:
     """Return a GPU by its exporters; its total memory may be the sum of used and free."""
-    total, used = values.get("memory_total_bytes"), values.get("memory_used_bytes")
-    if total is None and used is not None and FREE in values:
-        total = used + values[FREE]
+    total, used_bytes = values.get("memory_total_bytes"), values.get("memory_used_bytes")
+    if total is None and used_bytes is not None and FREE in values:
+        total = used_bytes + values[FREE]
     figures = {name: value for name, value in values.items() if name in _GPU_FIELDS}
     figures |= {name: round(figures[name]) for name in _COUNTS & figures.keys()}
-    figures |= {} if used is None else {"memory_used_bytes": round(used)}
+    figures |= {} if used_bytes is None else {"memory_used_bytes": round(used_bytes)}
     figures |= {} if total is None else {"memory_total_bytes": round(total)}
     return GpuReading(
         index,

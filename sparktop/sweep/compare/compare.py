@@ -157,11 +157,11 @@ def _engines_levels(
         concurrency = level.load.point.concurrency
         if not concurrency:
             continue  # its load is not divided into numbers of requests
-        each_load, remainder = divmod(concurrency, count)
-        part_load = replace(level.load, point=concurrency_point(each_load))
+        concurrency_each, remainder = divmod(concurrency, count)
+        part_load = replace(level.load, point=concurrency_point(concurrency_each))
         levels = [a_series.at(part_load) for a_series in alone]
         measured = [part for part in levels if part is not None and metric in part.figures]
-        if remainder or not each_load or len(measured) < count:
+        if remainder or not concurrency_each or len(measured) < count:
             continue
         figures = [part.figures[metric] for part in measured]
         # The first run of the bound is the sum of the engines' first runs, and so on.
@@ -171,7 +171,7 @@ def _engines_levels(
         ratio = None if reached is None else ratio_of(reached, bound)
         yield EnginesLevel(
             concurrency=concurrency,
-            each=each_load,
+            each=concurrency_each,
             bound=bound.mean,
             routed=None if reached is None else reached.mean,
             percent=None if reached is None else 100 * reached.mean / bound.mean,

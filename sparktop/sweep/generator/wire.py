@@ -165,6 +165,7 @@ class Cancel(_Line, frozen=True):
 
 
 Command = Calibrate | RunLoad | Cancel
+"""What the parent writes."""
 
 
 class Ready(_Line, frozen=True):
@@ -280,6 +281,7 @@ class WorkerEnded(_Line, frozen=True):
 
 
 WorkerMessage = Ready | Busy | Calibrated | Batch | TokenTimes | RunFinished | Refused | WorkerEnded
+"""What the parent reads, and its own last message."""
 
 
 ALIVE_S = 1.0
