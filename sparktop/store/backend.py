@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from itertools import pairwise
 
@@ -47,13 +47,6 @@ from sparktop.store.sources import Health
 from sparktop.store.steps import SlowSteps, StepBaseline, WorkLog
 
 _REMEMBERED = BackendHistory.__struct_fields__
-_OF_REQUESTS: Mapping[str, None] = dict.fromkeys(
-    (
-        *("generation_tps", "generation_tps_1s", "prompt_tps", "requests_per_s", "running", "waiting"),
-        *("kv_cache_percent", "kv_fullest_percent", "preemptions_per_s", "steps_per_s"),
-    )
-)
-"""Fields of a view that say what its requests do."""
 _TWO_SAMPLES = 1.5
 """Intervals between samples in which there are two, as of a Prometheus that scrapes every 15 s."""
 _QUICK_SHARE = 0.6
@@ -241,7 +234,7 @@ class BackendTrack:
         self._running.clear()
         self._baseline.pause()
         self.step_pace = self.steady = None
-        last = self.view if failure.kind is not FailureKind.LOADING else replace(self.view, **_OF_REQUESTS)
+        last = _without_requests(self.view) if failure.kind is FailureKind.LOADING else self.view
         self.view = replace(
             self._with_state(last, LoadFigures(failure=failure)),
             failure=failure,
@@ -484,6 +477,23 @@ class BackendTrack:
         sample = self._lineage.last
         names = sample.models if sample else ()
         return self.identity.model if self.identity.model in names or not names else names[0]
+
+
+def _without_requests(view: BackendView) -> BackendView:
+    """Return `view` without the values of what its requests did."""
+    return replace(
+        view,
+        running=None,
+        waiting=None,
+        kv_cache_percent=None,
+        kv_fullest_percent=None,
+        generation_tps=None,
+        generation_tps_1s=None,
+        prompt_tps=None,
+        requests_per_s=None,
+        preemptions_per_s=None,
+        steps_per_s=None,
+    )
 
 
 def _lane_view(lane: LaneSample, history: BackendHistory | None) -> LaneView:
