@@ -130,5 +130,8 @@ async def gather_or_cancel(*works: Awaitable[Value]) -> list[Value]:
 
 
 def timeout(delay_s: float) -> AbstractAsyncContextManager[object]:
-    """Return a context that raises `TimeoutError` once it has taken `delay_s` seconds."""
+    """Return a context that raises `TimeoutError` once it has taken `delay_s` seconds.
+
+    Unlike `asyncio.timeout`, it does so in every Python also in a task that was cancelled and cleans up.
+    """
     return asyncio.timeout(delay_s) if sys.version_info >= (3, 11, 3) else _Timeout(delay_s)

@@ -143,7 +143,7 @@ class SshLink:
         if self._owed_since is not None:
             with suppress(WireError):
                 await self._read_reply()
-        await self._write({"since": since, "processes": processes, "interval_s": interval_s})
+        await self._request({"since": since, "processes": processes, "interval_s": interval_s})
         reply = await self._read_reply()
         return reply, clock()
 
@@ -154,18 +154,22 @@ class SshLink:
             LinkError: the connection ended, or something other than a reply arrived.
             WireError: there is no answer, or the agent is too old.
         """
-        await self._write({"ranks": True})
+        await self._request({"ranks": True})
         line = await self._read_reply_line()
         return await read_beside(partial(decode_ranks, line), len(line))
 
-    async def _write(self, question: Mapping[str, object]) -> None:
+    async def _request(self, question: Mapping[str, object]) -> None:
         """Write a request, as a line of JSON."""
+        if self._owed_since is None:
+            self._owed_since = asyncio.get_running_loop().time()
+        await self._write(json.dumps(question).encode() + b"\n")
+
+    async def _write(self, data: bytes) -> None:
+        """Write to ssh's standard input."""
         stdin = self._process.stdin
         assert stdin is not None  # noqa: S101 - the process was started with pipes
         with suppress(ConnectionError):  # whether it ended shows in what can be read
-            stdin.write(json.dumps(question).encode() + b"\n")
-            if self._owed_since is None:
-                self._owed_since = asyncio.get_running_loop().time()
+            stdin.write(data)
             await stdin.drain()
 
     async def close(self) -> None:
@@ -176,14 +180,12 @@ class SshLink:
         process = self._process
         if process.stdin is not None:
             process.stdin.close()
-        for number in (None, signal.SIGTERM, signal.SIGKILL):  # None: it ends by itself
-            if number is not None and process.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, number)
-            with suppress(TimeoutError):
-                async with timeout(_LEAVING_S):
-                    await process.wait()
-                    break
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            if await self._ends_soon():
+                break
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+        await self._ends_soon()
         self._stderr_task.cancel()
         await asyncio.gather(self._stderr_task, return_exceptions=True)
         # What ssh has started, such as a ProxyCommand, may hold a pipe open after ssh is gone.
@@ -196,6 +198,14 @@ class SshLink:
         transport = getattr(process, "_transport", None)
         if transport is not None:
             transport.close()
+
+    async def _ends_soon(self) -> bool:
+        """Wait until ssh has ended, at most `_LEAVING_S` seconds; return whether it has."""
+        with suppress(TimeoutError):
+            async with timeout(_LEAVING_S):
+                await self._process.wait()
+                return True
+        return False
 
     async def _read_reply(self) -> Reply:
         """Return the next reply of the agent."""
@@ -223,13 +233,10 @@ class SshLink:
 
     async def _send_reader(self) -> None:
         """Write the reader to ssh's standard input, for the program that runs it from memory there."""
-        stdin, bundle = self._process.stdin, self._remote.bundle
-        if stdin is None or bundle is None:
-            return
-        self.sent = True
-        with suppress(ConnectionError):  # whether it ended shows in what can be read
-            stdin.write(bundle.data)
-            await stdin.drain()
+        bundle = self._remote.bundle
+        if bundle is not None:
+            self.sent = True
+            await self._write(bundle.data)
 
     async def _read_line(self) -> bytes:
         stdout = self._process.stdout
