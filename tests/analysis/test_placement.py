@@ -115,7 +115,6 @@ def test_a_server_s_process_is_that_of_its_port_with_the_slots_of_all_its_cores(
     ):
         assert server_process(url, "vllm", Workloads(processes), alone=alone) == found
     assert [launched_slots(server, lanes) for lanes in (0, 1, 2)] == [48, 48, 96]
-    assert launched_slots(replace(server, flags=()), 2) is None
 
 
 @pytest.mark.parametrize(

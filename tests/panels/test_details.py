@@ -132,16 +132,8 @@ def test_the_table_says_what_the_buckets_can(latency: Latency, words: str) -> No
     assert words in line[:57]
 
 
-def test_a_quantile_of_few_observations_is_quiet_and_its_window_has_a_length() -> None:
-    """From 20 observations on a p95 stands out, from 100 on a p99; a minute's window is called one."""
-    p50, p90, p95, p99 = (Quantile(seconds) for seconds in (0.011, 0.022, 0.033, 0.044))
-    for count, loud in ((19, ["11 ms"]), (20, ["11 ms", "22 ms", "33 ms"])):
-        latency = Latency(0.05, p50, p90, p95, p99, count, 60.0)
-        view = BackendView("x", "http://x:1", "g", age_s=0.1, itl=latency)
-        rows = backend_detail(view, {}, *USUAL, AXIS)
-        row = next(row for row in rows if row_text(row).startswith("│ ITL "))
-        roles = {text.strip(): role for text, role in row}
-        assert [f"{at} ms" for at in (11, 22, 33, 44) if roles[f"{at} ms"] == "text"] == loud
+def test_the_window_of_a_minute_is_called_one() -> None:
+    """Shorter ones and the longer ones of slow polls have a length."""
     for seconds, words in ((59.9, "over 60 s"), (12.0, "over 12 s so far"), (150.0, "over 150 s")):
         assert window_words([Latency(), Latency(window_s=seconds)]) == words
 

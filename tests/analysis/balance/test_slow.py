@@ -14,6 +14,7 @@ from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
+from tests.known import known
 
 Load = Callable[[int, float], float]
 """The load of a backend by its index and the time in seconds."""
@@ -96,19 +97,14 @@ def test_a_backend_that_died_is_not_one_that_gets_few_requests() -> None:
 # The numbers of requests that backends got, compared with chance.
 
 
-@pytest.mark.parametrize(
-    "counts",
-    [
-        {"a": 230.0, "b": 182.0},
-        {"a": 30.0, "b": 0.0},
-        {"a": 700.0, "b": 300.0},
-    ],
-)
-def test_what_is_chance_or_little_is_not_uneven(counts: dict[str, float]) -> None:
-    """Few requests, chance, and shares below three times the odds of an even one are not uneven."""
-    found = request_shares(counts)
-    assert found is not None
-    assert not found.uneven
+def test_what_is_chance_or_little_is_not_uneven() -> None:
+    """Few requests, chance, and shares below three times the odds of an even one are not uneven.
+
+    14 of 16 to one of two is the two-sided binomial test's 274 of 65,536 cases.
+    """
+    for first, second in ((230.0, 182.0), (30.0, 0.0), (700.0, 300.0)):
+        assert not known(request_shares({"a": first, "b": second})).uneven
+    assert known(request_shares({"a": 14.0, "b": 2.0})).chance == pytest.approx(274 / 65_536)
 
 
 JUDGED = Balance(
@@ -140,3 +136,10 @@ def test_without_a_known_router_nobody_sends_too_many() -> None:
     found = weigh_requests(replace(JUDGED, router=None), FOUND)
     assert (found.word_now, found.reasons) == (Is.BALANCED, JUDGED.reasons)
     assert found.requests == 412
+
+
+def test_too_little_load_to_tell_is_uneven_only_over_a_whole_window() -> None:
+    """Counts overrule "unknown" for too little load, but not for too short a window."""
+    unknown = replace(JUDGED, word=Is.UNKNOWN, word_now=Is.UNKNOWN, reasons=("too little load to judge",))
+    words = [weigh_requests(replace(unknown, window_s=span_s), FOUND).word_now for span_s in (60.0, 40.0)]
+    assert words == [Is.UNEVEN, Is.UNKNOWN]

@@ -78,6 +78,8 @@ def test_results_are_listed_by_their_start_whatever_their_names(shelf: Shelf) ->
     (shelf.folder / ".hidden.json").write_text("{")
     (shelf.folder / "notes.txt").write_text("x")
     assert shelf.listed() == ["a.json", "b.json", "c.json"]
+    shelf.keep("c.json", days=9, written=NOW)
+    assert shelf.listed() == ["c.json", "a.json", "b.json"], "a file that is written again is read again"
 
 
 def test_a_sweep_that_its_process_announces_is_running(
@@ -118,6 +120,11 @@ def test_files_of_other_tools_are_brought_in(
     key = shelf.history.import_file(RESULTS / name)
     assert key == f"imported/{name}"
     assert key in shelf.listed()
+    other = shelf.folder / "elsewhere" / name
+    other.parent.mkdir()
+    other.write_bytes(b" " + (RESULTS / name).read_bytes())
+    copies = [shelf.history.import_file(path) for path in (other, RESULTS / name)]
+    assert copies == [key.replace(".json", "-2.json"), key], "another of the name gets a number"
     row = next(one for one in shelf.history.rows() if one.key == key)
     assert (row.name, row.status, row.levels, row.most) == (tool, "imported", 1, concurrency_point(16))
     assert row.started_at is not None
@@ -128,7 +135,7 @@ def test_files_of_other_tools_are_brought_in(
     assert source.view().rows
     (series,) = shelf.history.series(key)
     assert series.tool == tool
-    shelf.history.delete([key])
+    shelf.history.delete([key, *copies])
     assert shelf.listed() == ["a.json"]
 
 

@@ -110,15 +110,11 @@ def test_who_served_a_level_is_unknown_after_a_restart(start: float, served: dic
     assert made.result(ServerLog(), {}).served_by == served
 
 
-@pytest.mark.parametrize(
-    ("running", "waiting", "idle"),
-    [(0.0, 0.0, True), (0.0, None, True), (0.0, 2.0, False), (1.0, 0.0, False), (None, 0.0, None)],
-)
-def test_a_server_rests_once_nothing_runs_or_waits(
-    running: float | None, waiting: float | None, *, idle: bool | None
-) -> None:
+def test_a_server_rests_once_nothing_runs_or_waits() -> None:
     """A server whose requests only wait does not; of an unknown number it is unknown."""
-    assert replace(server_point(sample(1.0)), running=running, waiting=waiting).idle is idle
+    point = server_point(sample(1.0))
+    for load, idle in (((0.0, None), True), ((0.0, 2.0), False), ((1.0, 0.0), False), ((None, 0.0), None)):
+        assert replace(point, running=load[0], waiting=load[1]).idle is idle
 
 
 def test_a_machines_level_is_extremes_and_means() -> None:
