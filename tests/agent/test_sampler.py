@@ -99,6 +99,8 @@ def test_query_and_line_say_the_same() -> None:
     query = {"since": "5120.25", "processes": "1", "interval_s": "2", "later": "unknown"}
     line = b'{"since": 5120.25, "processes": true, "interval_s": 2, "later": {"unknown": []}}'
     assert from_query(query) == from_line(line) == Ask(5120.25, processes=True, interval_s=2.0)
+    asked_s = [from_query({"interval_s": text}).interval_s for text in ("0.001", "1e9")]
+    assert asked_s == [0.25, 60.0], "no viewer makes the agent sample faster or keep a wish for longer"
 
 
 @pytest.mark.parametrize(
