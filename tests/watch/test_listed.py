@@ -64,6 +64,9 @@ def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
         "object.json: cannot be used: no list of targets, as file_sd has",
         "pipe.json: cannot be used: not a regular file",
     ]
+    (tmp_path / listed_files.CLUSTERS).mkdir(parents=True)
+    os.mkfifo(tmp_path / listed_files.CLUSTERS / ".default")
+    assert read_sparkrun(tmp_path) == listed_files.Listed()
 
 
 @pytest.mark.parametrize(
