@@ -422,9 +422,9 @@ class Gate:
         if not waiting:
             return False
         # `strangers` is in the order of acceptance.
-        least = strangers[0] if strangers else min(waiting, key=lambda connection: connection.idle_since)
-        self._remove(least)
-        least.abort()
+        oldest = strangers[0] if strangers else min(waiting, key=lambda connection: connection.idle_since)
+        self._remove(oldest)
+        oldest.abort()
         return True
 
     def _remove(self, connection: ClientConnection) -> None:

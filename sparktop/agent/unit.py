@@ -64,13 +64,13 @@ def watching_unit(flags: UnitFlags, more: Sequence[str], needs: Needs, *, makes_
         ("tls-cert", "tls-cert", flags.tls_cert),
         ("tls-key", "tls-key", flags.tls_key),
     )
-    given = [(option, name, Path(file).absolute()) for option, name, file in files if file is not None]
+    options = [(option, name, Path(file).absolute()) for option, name, file in files if file is not None]
     words = [quote_word(str(flags.program)), flags.command]
     if flags.listen is not None:
         words += ["--listen", quote_word(flags.listen)]
     # systemd loads these files as credentials, to which the command line refers.
     words += [
-        word for option, name, _ in given for word in (f"--{option}", f"${{CREDENTIALS_DIRECTORY}}/{name}")
+        word for option, name, _ in options for word in (f"--{option}", f"${{CREDENTIALS_DIRECTORY}}/{name}")
     ]
     if flags.insecure:
         words.append("--insecure")
@@ -81,7 +81,7 @@ def watching_unit(flags: UnitFlags, more: Sequence[str], needs: Needs, *, makes_
         makes_token=makes_token,
         token_file=flags.token_file,
         token_folder=Path(flags.token_file or "/").parent,
-        credentials=[(name, str(path).replace("%", "%%")) for _, name, path in given],
+        credentials=[(name, str(path).replace("%", "%%")) for _, name, path in options],
         variables=needs.variables,
         **_home_values(flags.program, *needs.files),
     )

@@ -196,7 +196,7 @@ class Driver:
 
         Only agents need the text; for other loads it is empty.
         """
-        ending, pieces = b"", []
+        ending, chunks = b"", []
         limit = asyncio.timeout(None)
         try:
             async with limit:
@@ -205,9 +205,9 @@ class Driver:
                     async for part in response.content.iter_any():
                         ending = (ending + part)[-len(_END) :]
                         if self._scenario.agents:
-                            pieces.append(part)
+                            chunks.append(part)
                     return (
-                        streamed_text(b"".join(pieces)) if ending == _END and response.status == _OK else None
+                        streamed_text(b"".join(chunks)) if ending == _END and response.status == _OK else None
                     )
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None

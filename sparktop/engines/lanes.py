@@ -328,18 +328,18 @@ class HistogramReader:
         for labels, count_by_bound in (series or {}).items():
             if math.inf not in count_by_bound and labels in counts:
                 count_by_bound[math.inf] = counts[labels]
-            own = tuple(sorted(count_by_bound))
+            bounds = tuple(sorted(count_by_bound))
             fits = (
-                len(own) <= MOST_BUCKETS
-                and own[-1] == math.inf
+                len(bounds) <= MOST_BUCKETS
+                and bounds[-1] == math.inf
                 and labels in sums
-                and own == (self._bounds or own)
+                and bounds == (self._bounds or bounds)
             )
             if not fits:
                 self._series.clear()
                 return
-            self._bounds = own
-            self._series.append((_values_getter([count_by_bound[bound] for bound in own]), sums[labels]))
+            self._bounds = bounds
+            self._series.append((_values_getter([count_by_bound[bound] for bound in bounds]), sums[labels]))
 
     def read(self, values: Sequence[float]) -> Histogram | None:
         """Return the histogram at these values of the page.

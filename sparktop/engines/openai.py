@@ -34,11 +34,11 @@ def read(body: bytes, at: float) -> EngineSample:
     Raises:
         PageError: the body is not a list of models.
     """
-    listed = entries(parse(body), "data")
-    if listed is None:
+    models = entries(parse(body), "data")
+    if models is None:
         raise PageError(FailureKind.MALFORMED, "no list of models: not an OpenAI-compatible server")
-    names = {words(entry.get("id")) for entry in listed[:MAX_MODELS]}
-    owners = {OWNERS.get(words(entry.get("owned_by"), 40) or "", "openai") for entry in listed[:MAX_MODELS]}
+    names = {words(entry.get("id")) for entry in models[:MAX_MODELS]}
+    owners = {OWNERS.get(words(entry.get("owned_by"), 40) or "", "openai") for entry in models[:MAX_MODELS]}
     return EngineSample(
         at=at,
         engine=owners.pop() if len(owners) == 1 else "openai",

@@ -192,14 +192,13 @@ def _stack_heights(lower: Values, upper: Values, height: int, top: float) -> lis
     little = _LITTLE if is_low else 0.0
     edges = _without_negative(lower), _without_negative(upper)
     missing = len(edges[1]) - len(edges[0])
-    below = [None] * missing + edges[0]
-    above = [None] * -missing + edges[1]
+    bases = [None] * missing + edges[0]
+    tops = [None] * -missing + edges[1]
     totals = [
-        None if a is None and b is None else (a or 0.0) + (b or 0.0)
-        for a, b in zip(below, above, strict=True)
+        None if a is None and b is None else (a or 0.0) + (b or 0.0) for a, b in zip(bases, tops, strict=True)
     ]
     heights = zip(
-        below, above, _heights_in_dots(below, dots, top), _heights_in_dots(totals, dots, top), strict=True
+        bases, tops, _heights_in_dots(bases, dots, top), _heights_in_dots(totals, dots, top), strict=True
     )
     result: list[tuple[int, int]] = []
     for a, b, low, both in heights:

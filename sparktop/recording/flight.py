@@ -274,14 +274,14 @@ class Incidents:
                 self._waiting.append(event)
 
     def _save(self, event: Event, sources: Iterable[Path], until: Instant) -> None:
-        what = f"{clean(event.subject, 60)} {event.kind}"
+        title = f"{clean(event.subject, 60)} {event.kind}"
         try:
             path = self._copy(event, sources, until)
         except (OSError, OutputError) as error:
-            self._report(f"incident not saved: {what}: {reason_of(error)}", Severity.WARNING)
+            self._report(f"incident not saved: {title}: {reason_of(error)}", Severity.WARNING)
             return
         if path is not None:
-            self._report(f"incident saved: {what}: sparktop replay {clean(path, 300)}", Severity.INFO)
+            self._report(f"incident saved: {title}: sparktop replay {clean(path, 300)}", Severity.INFO)
 
     def _copy(self, event: Event, sources: Iterable[Path], until: Instant) -> Path | None:
         """Write the copy and return its path; None if another viewer has saved the same incident.

@@ -219,8 +219,8 @@ class Replay:
 
     def word(self) -> str:
         """Return "REPLAY 12:03:20 ▶ 16×": the moment shown, after "→" one on its way, and what is done."""
-        shown, wall_now = self._shown.wall.astimezone(), datetime.now(UTC).astimezone()
-        clock = f"{shown:%H:%M:%S}" if shown.date() == wall_now.date() else f"{shown:%m-%d %H:%M:%S}"
+        wall, wall_now = self._shown.wall.astimezone(), datetime.now(UTC).astimezone()
+        clock = f"{wall:%H:%M:%S}" if wall.date() == wall_now.date() else f"{wall:%m-%d %H:%M:%S}"
         wanted_words = f" → {self._wanted.astimezone():%H:%M:%S}" if self._on_the_way else ""
         return f"REPLAY {clock}{wanted_words}{self._state_words()}"
 
@@ -246,8 +246,8 @@ class Replay:
         start, points = self.recording.frames[0].instant.wall, self._points
         begin = points[-1][0] if points else start
         newer = [(stamp.wall, stamp.generation_tps) for stamp in self.past.stamps if stamp.wall > begin]
-        shown = self._wanted if self._on_the_way else self._shown.wall
-        return TimeBar(start, self.recording.end, shown, tuple(self._events_in_order()), (*points, *newer))
+        mark_at = self._wanted if self._on_the_way else self._shown.wall
+        return TimeBar(start, self.recording.end, mark_at, tuple(self._events_in_order()), (*points, *newer))
 
     def span(self) -> TimeContext:
         """Return the recording's time span and the present, to which times typed by the user are relative."""

@@ -447,8 +447,8 @@ async def follow_sparkrun(
             for address, backend in listed_now.items()
             if address not in watched or followed.get(address, backend) != backend
         ]
-        answered = await find_answering(ways, [replace(backend, nodes=()) for backend in changed])
-        answering = {_host_and_port(backend.url): backend for backend in answered}
+        answering_targets = await find_answering(ways, [replace(backend, nodes=()) for backend in changed])
+        answering = {_host_and_port(backend.url): backend for backend in answering_targets}
         jobs = {key: replace(job, nodes=listed_now[key].nodes) for key, job in answering.items()}
         hosts = dict.fromkeys((*listed.default, *(host for job in jobs.values() for host in job.nodes)))
         names_by_host = await watch_nodes([listed.nodes[host] for host in hosts if host in listed.nodes])

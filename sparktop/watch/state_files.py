@@ -122,7 +122,7 @@ def _start_time(pid: int) -> str | None:
 async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[object]]) -> None:
     """Report every `LOOK_EVERY_S` seconds to the store which of its servers other processes load."""
     begun: dict[int, frozenset[str]] = {}  # by process: names for which `begin_own_load` was called
-    told: dict[int, tuple[str, ...]] = {}  # by process: the addresses of the load that an event tells
+    loads_told: dict[int, tuple[str, ...]] = {}  # by process: the addresses of the load that an event tells
     while True:
         watched = [
             (address_of(target.url), target.name)
@@ -135,16 +135,16 @@ async def follow_announced(store: Store, sleep: Callable[[float], Awaitable[obje
             loaded = set(map(address_of, urls)) - {None}
             names_by_pid[pid] = frozenset(name for address, name in watched if address in loaded)
         for pid in begun.keys() - names_by_pid.keys():
-            names, _ = begun.pop(pid), told.pop(pid)
+            names, _ = begun.pop(pid), loads_told.pop(pid)
             store.end_own_load(names.difference(*begun.values()))  # the others still load theirs
         for pid, names in names_by_pid.items():
             names_before = begun.get(pid, frozenset())
             if new_names := names - names_before:
                 begun[pid] = names_before | new_names
                 store.begin_own_load(new_names)
-                if told.get(pid) != loads[pid]:  # else more of what it loads is watched now
+                if loads_told.get(pid) != loads[pid]:  # else more of what it loads is watched now
                     store.note("sweep", f"load on {', '.join(sorted(new_names))} by a sweep of process {pid}")
-                told[pid] = loads[pid]
+                loads_told[pid] = loads[pid]
         await sleep(LOOK_EVERY_S)
 
 
@@ -233,9 +233,9 @@ async def keep_starts(
     given_at: dict[tuple[str, str, str], float] = {}
     passed_s = 0.0
     while not store.simulated:
-        wanted = store.starts.wanted
-        given_at = {key: at for key, at in given_at.items() if key in wanted and passed_s - at < _REPEAT_S}
-        if new_keys := wanted - given_at.keys():
+        keys = store.starts.wanted
+        given_at = {key: at for key, at in given_at.items() if key in keys and passed_s - at < _REPEAT_S}
+        if new_keys := keys - given_at.keys():
             starts, problem = await asyncio.to_thread(read_starts, path)
             _note_problem(store, "earlier starts are not known", path, problem)
             if mine := tuple(start for start in starts if start.key in new_keys):

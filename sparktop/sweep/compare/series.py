@@ -359,10 +359,10 @@ def _length_classes(lengths: Sequence[int | None]) -> dict[int | None, int | Non
     for length in dict.fromkeys(lengths):
         if length is None:
             continue
-        near = next((first_length for first_length in firsts if _are_alike(first_length, length)), None)
-        if near is None:
+        first = next((first_length for first_length in firsts if _are_alike(first_length, length)), None)
+        if first is None:
             firsts.append(length)
-        classes[length] = length if near is None else near
+        classes[length] = length if first is None else first
     classes[None] = min(firsts, default=None)
     return classes
 

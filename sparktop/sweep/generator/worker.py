@@ -138,9 +138,9 @@ class Worker:
     async def _carry_out(self, command: Calibrate | RunLoad) -> None:
         """Execute a command and send its messages; send `Refused` if it cannot be executed."""
         connections = command.concurrency if isinstance(command, RunLoad) else 1
-        most = self._most_connections
-        if most is not None and connections > most:
-            failure = request_failure(DESCRIPTORS, limit_message(connections, most), perf_counter())
+        most_open = self._most_connections
+        if most_open is not None and connections > most_open:
+            failure = request_failure(DESCRIPTORS, limit_message(connections, most_open), perf_counter())
             self.say(Refused(command.id, failure))
             return
         try:

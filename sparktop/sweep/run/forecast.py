@@ -368,8 +368,8 @@ def _highest_concurrencies(
     earlier sweeps may have them.
     """
     limit, top = plan.climb_to or 0, max(plan.concurrency, default=1)
-    known = {name: slots.get(name) or (sweep and sweep.slots) or limit for name, sweep in earlier.items()}
-    return {name: min(limit, count) for name, count in known.items() if min(limit, count) > top}
+    slots_of = {name: slots.get(name) or (sweep and sweep.slots) or limit for name, sweep in earlier.items()}
+    return {name: min(limit, count) for name, count in slots_of.items() if min(limit, count) > top}
 
 
 def _time_range(plan: Plan, earlier: Mapping[str, EarlierSweep | None], limits: _Limits) -> TimeRange | None:

@@ -137,8 +137,8 @@ class GuardWatch:
         self._silent.discard(name)
         min_gib, max_c = _limits(self._guard, unified=point.unified)
         if min_gib is not None and point.headroom_bytes is not None and point.headroom_bytes < min_gib * _GIB:
-            left = point.headroom_bytes / _GIB
-            return f"{clean(name, 64)} has {left:.1f} GiB of memory left, the limit is {min_gib:g} GiB"
+            left_gib = point.headroom_bytes / _GIB
+            return f"{clean(name, 64)} has {left_gib:.1f} GiB of memory left, the limit is {min_gib:g} GiB"
         if max_c is not None and point.gpu_c is not None and point.gpu_c > max_c:
             return f"a GPU of {clean(name, 64)} is at {point.gpu_c:.0f} °C, the limit is {max_c:g} °C"
         return None

@@ -394,7 +394,7 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
         return
     plain = {condition: plain_words(condition) for condition in result.slo.conditions}
     # A condition that is not stored stands as it is, and is escaped.
-    wanted = " and ".join(name(words) if words == stored else words for stored, words in plain.items())
+    limits = " and ".join(name(words) if words == stored else words for stored, words in plain.items())
     for target, holds in result.slo.holds_to.items():
         measured = result.target(target)
         if holds.from_interval is None:
@@ -404,7 +404,7 @@ def slo_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iter
         verb = "hold" if len(result.slo.conditions) > 1 else "holds"
         drift = drift_words(measured) if measured is not None else ""
         answer = answer.removesuffix(_NONE_FAILED) if drift else answer
-        yield f"{name(target)}: {wanted} {verb} {answer}{drift}"
+        yield f"{name(target)}: {limits} {verb} {answer}{drift}"
 
 
 def _highest_words(holds: Holds) -> str:
