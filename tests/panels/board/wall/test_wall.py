@@ -14,6 +14,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import LostGpu, MemoryReading, NodeSample
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, Scrape
 from sparktop.model.series import HistoryTable, Series
+from sparktop.model.snapshot import BackendState as Is
 from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.panels.board.layout import Boxes, PanelKey
 from sparktop.panels.board.scene import Scene, flatten, is_wall
@@ -40,6 +41,9 @@ def test_many_servers_are_a_wall_at_every_size(fleet: Snapshot, size: tuple[int,
     keys = scene.keys()
     assert next(key.name for key in keys if key.kind == "wall") == "llama-70b"
     assert PanelKey("machines", "") in keys
+    down = replace(fleet, backends=tuple(replace(one, state=Is.UNREACHABLE) for one in fleet.backends))
+    keys = Scene(down, *size).keys()
+    assert sum(key.kind == "need attention" for key in keys) < size[1], "those in sight can be marked"
 
 
 def test_few_servers_are_no_wall(fleet: Snapshot) -> None:
