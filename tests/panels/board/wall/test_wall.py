@@ -193,8 +193,7 @@ def test_a_machine_without_a_gpu_is_known() -> None:
     assert cell_of("no GPU") == cell_of("idle")
     assert node_of(replace(view, scrape=Scrape("main", 15.0))).state == "unknown"
     assert node_of(replace(view, gpus_lost=(LostGpu(0),))).state == "GPU lost"
-    late = Failure(FailureKind.LATE, "its Prometheus does not answer", 0.0)
-    assert not node_of(replace(view, failure=late)).down
+    assert not node_of(replace(view, failure=Failure(FailureKind.LATE, "no new sample", 0.0))).down
 
 
 def history(points: Mapping[float, float | None]) -> Series:
