@@ -101,8 +101,8 @@ def test_without_a_time_rates_cover_two_intervals() -> None:
 
 
 def test_a_glance_says_how_much_longer_a_balance_takes() -> None:
-    """A short report states how much more data the balance needs, from samples that it has read."""
+    """A short report states how long a verdict on the balance takes, from samples that it has read."""
     data = watched("shuffle-c64", 1, glance=True)
     (found,) = data["balance"]
     assert found["verdict"] == "unknown"
-    assert " s more data: a verdict takes " in found["reasons"][0]
+    assert " s: a verdict takes " in found["reasons"][0]

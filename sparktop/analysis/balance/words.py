@@ -41,20 +41,22 @@ _NO_ROUTER = (
 
 
 def needs_more_sentence(needed_s: float, grid: LoadGrid, e2e_s: float | None) -> str:
-    """Return the sentence that says for how many more seconds samples are needed, and why; all rounded.
+    """Return the sentence that says how many seconds of samples are needed, how many there are, and why.
 
-    If the samples count only since a backend came back, the sentence names it.
+    When a verdict is expected is `Balance.known_in_s`: two evaluations must agree. If the samples count only
+    since a backend came back, the sentence names it.
     """
     why = "" if e2e_s is None or needed_s <= SHORTEST_S else f", 8 × the median E2E of {short_seconds(e2e_s)}"
-    more_s = max(1, round(needed_s) - round(grid.span_s))
+    watched_s = min(round(grid.span_s), round(needed_s) - 1)
     anew = f"; watched anew since {grid.returned} came back {grid.span_s:.0f} s ago" if grid.returned else ""
-    return f"needs {more_s} s more data: a verdict takes {needed_s:.0f} s{why}{anew}"
+    return f"watched for {watched_s} s: a verdict takes {needed_s:.0f} s{why}{anew}"
 
 
 def may_be_drift_sentence(wanted_s: float, grid: LoadGrid) -> str:
     """Return the sentence that a skew of many requests may be chance, and for how long it must last."""
-    more_s = max(1, round(wanted_s) - round(grid.span_s))
-    return f"needs {more_s} s more data: random routing of so many requests drifts apart for minutes"
+    watched_s = min(round(grid.span_s), round(wanted_s) - 1)
+    takes = f"watched for {watched_s} s: a verdict takes {wanted_s:.0f} s"
+    return f"{takes}, as random routing of so many requests drifts apart for minutes"
 
 
 def gaps_sentence(name: str, present: float) -> str:
