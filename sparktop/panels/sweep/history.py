@@ -115,7 +115,9 @@ def history_screen(
         _history_row(row, inner, chosen=row.key == chosen, marked=row.key in marked) for row in shown_rows
     ]
     if not rows:
-        lines = ["reading …"] if unread else [f"nothing found for “{query}”"] if query else _EMPTY
+        lines = [f"nothing found for “{query}”"] if query else _EMPTY
+        if unread:
+            lines = ["reading …"]
         body += [fit_row([label(f"  {line}")], inner) for line in lines]
     elif height >= _DETAIL_FROM:
         body += [[] for _ in range(room - len(shown_rows))]
