@@ -325,11 +325,11 @@ BEST, ALIKE, SCATTERED = "◆", "◇", "◌"
 """Marks of the best value of a column, of one that does not differ significantly from it, and of one that
 cannot be compared with it."""
 _RANK_SIGNS = {
-    ColumnRank.BEST: (BEST, "best value", "best value"),
+    ColumnRank.BEST: (BEST, "best value", "best"),
     ColumnRank.TIED: (ALIKE, "no clear difference from it", "unclear"),
-    ColumnRank.SCATTERED: (SCATTERED, f"{TOO_SCATTERED} with it", "scattered"),
+    ColumnRank.SCATTERED: (SCATTERED, f"{TOO_SCATTERED} with it", TOO_SCATTERED),
 }
-"""(Sign, meaning, meaning in a word) of each rank."""
+"""(Sign, meaning, meaning in few words) of each rank."""
 MARK_SIGNS = {MarkKind.WARNING: "!", MarkKind.SLOW: "▾", MarkKind.NOTE: "·"}
 _MARK_ROLES = {MarkKind.WARNING: "warn", MarkKind.SLOW: "warn", MarkKind.NOTE: "muted"}
 MORE = "…"

@@ -305,7 +305,7 @@ class Columns(Struct, frozen=True):
             )
             for level in levels
         )
-        notes = tuple(_yardstick_lines(levels)) if self.notes else ()
+        notes = tuple(_yardstick_lines(target, levels)) if self.notes else ()
         left = {number for number, column in enumerate(columns, start=1) if column.head == "Remarks"}
         return Grid(title, ("Load", *(column.head for column in columns)), rows, frozenset({0, *left}), notes)
 
@@ -345,17 +345,17 @@ def level_words(level: LevelResult, target: TargetResult) -> str:
     return load_words(level_of(level), lengths=several)
 
 
-def _yardstick_lines(levels: Sequence[LevelResult]) -> Iterator[str]:
-    """Yield a line for each source of published rates and limits, as far as it is the same for levels."""
+def _yardstick_lines(target: TargetResult, levels: Sequence[LevelResult]) -> Iterator[str]:
+    """Yield a line for each source of published rates and limits: what it has for which level."""
     for name in (PUBLISHED, LIMIT):
-        yardsticks = [
-            yardstick
-            for level in levels
-            for yardstick in level.yardsticks
-            if yardstick.name == name and yardstick.tps
-        ]
-        if sources := dict.fromkeys(code(stated.source) for stated in yardsticks):
-            yield f"Of {YARDSTICK_WORDS[name]}: {', '.join(sources)}"
+        rates: dict[str, list[str]] = {}
+        for level in levels:
+            for stick in level.yardsticks:
+                if stick.name == name and stick.tps:
+                    source, _, _ = stick.source.partition("; ")  # what follows is of this level alone
+                    rates.setdefault(source, []).append(f"{level_words(level, target)} {stick.tps:,.1f}")
+        meaning = f"{_of(name)}, in % of {YARDSTICK_WORDS[name]}"
+        yield from (f"{meaning} ({code(source)}): {', '.join(rates[source])} tok/s" for source in rates)
 
 
 def _column(
@@ -430,7 +430,12 @@ def _yardstick(name: str) -> LevelColumn:
         old = {LIMIT: level.roofline_percent}
         return ({stick.name: stick.percent for stick in level.yardsticks} or old).get(name)
 
-    return _column(f"Of {YARDSTICK_KEYS[name].replace('_', ' ')}", percent, _PERCENT.format)
+    return _column(_of(name), percent, _PERCENT.format)
+
+
+def _of(name: str) -> str:
+    """Return the heading of a yardstick's column."""
+    return f"Of {YARDSTICK_KEYS[name].replace('_', ' ')}"
 
 
 TABLES: Sequence[Columns] = (

@@ -260,6 +260,7 @@ def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
     )
     assert "◌ too scattered to compare with it" in row_text(table_rows(scattered, 120, 12)[-1])
     assert all("◌" in row_text(row) for row in table_rows(scattered, 120, 12)[1:2])
+    assert "◌ too scattered to compare" in row_text(marks_key(scattered, 60))
     narrow = row_text(marks_key(view, 50))
     assert "◇ unclear" in narrow  # where it is not shown that values are alike
     notes = [Mark("client_lag", f"too high by {at}", "", MarkKind.NOTE, ttft_percent=at) for at in (0.4, 1.4)]

@@ -390,19 +390,24 @@ def test_what_a_level_is_compared_with_stands_in_every_report() -> None:
     """Percentages are columns, their sources a line; the file has all, also why one is not known."""
     sticks = (
         YardstickSide(name="its own best", source="8 running, 2026-11-03", tps=150.0, percent=62.0),
-        YardstickSide(name="the published", source="blog: tuned", tps=130.0, percent=71.5),
+        YardstickSide(name="the published", source="blog: tuned; best of 2", tps=130.0, percent=71.5),
         YardstickSide(name="the limit", source="unknown: bytes of a step"),
     )
     level = made_level().model_copy(update={"yardsticks": sticks})
+    more = made_level(4).model_copy(
+        update={
+            "yardsticks": (sticks[1].model_copy(update={"source": "blog: tuned; best of 3", "tps": 150.0}),)
+        }
+    )
     result = made_sweep(("a", (level,)))
-    text = report.sweep_markdown(result)
+    text = report.sweep_markdown(made_sweep(("a", (level, more))))
     head = next(line for line in text.splitlines() if "Of own best" in line)
     assert "Of published" in head
     assert "Of limit" not in head
-    assert "Of the best published rate: `blog: tuned`" in text
+    assert "Of published, in % of the best published rate (`blog: tuned`): c2 130.0, c4 150.0 tok/s" in text
     assert [words for name, words in level_facts(level) if name == "Compared"] == [
         "62 % of its own best, 150.0 tok/s: 8 running, 2026-11-03",
-        "72 % of the best published rate, 130.0 tok/s: blog: tuned",
+        "72 % of the best published rate, 130.0 tok/s: blog: tuned; best of 2",
         "the bandwidth limit: unknown: bytes of a step",
     ]
     (stored,) = result.to_json()["targets"][0]["levels"]
