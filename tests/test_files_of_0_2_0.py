@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sparktop.cli import main
-from sparktop.commands.sweep.command import render
+from sparktop.commands.sweep.run import render
 from sparktop.config.schema import load as load_config
 from sparktop.files import find_config
 from sparktop.panels.board.layout import Boxes

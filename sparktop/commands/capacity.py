@@ -16,11 +16,8 @@ from sparktop.commands.sweep.command import (
     add_output,
     add_seed,
     add_target_options,
-    ask_first,
     own_settings,
-    verdict,
 )
-from sparktop.commands.sweep.command import render as render_sweep
 from sparktop.errors import UsageError
 from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_S, MOST_TOKENS
 from sparktop.typed import whole_numbers
@@ -130,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
     import asyncio
 
     from sparktop.commands.choice import configured_watch, target_keys
-    from sparktop.commands.sweep.targets import choose_targets
+    from sparktop.commands.sweep.targets import ask_first, choose_targets
     from sparktop.logfile import open_log
     from sparktop.model.targets import GuardLimits, Watch
     from sparktop.sweep.plan.capacity import make_capacity_plan
@@ -272,7 +269,7 @@ def _spec(arguments: argparse.Namespace) -> SweepSpec:
 
 def _make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
     """Run the search, write its result, and return the exit code."""
-    from sparktop.commands.sweep.run import measure  # late: as above
+    from sparktop.commands.sweep.run import measure, verdict  # late: as above
     from sparktop.sweep.run.forecast import plan_sentences
 
     for line in plan_sentences(plan, datetime.now().astimezone()):
@@ -293,8 +290,7 @@ def answer_of(result: SweepResult) -> str:
 
 def render(result: SweepResult, form: str) -> str:
     """Return the result in the format `form`, one of `FORMATS`; only JSON has the servers' addresses."""
-    if form != "txt":
-        return render_sweep(result, form)
-    from sparktop.sweep.formats.written import capacity_text  # late: as above
+    from sparktop.commands.sweep.run import render as render_sweep  # late: as above
+    from sparktop.sweep.formats.written import capacity_text
 
-    return capacity_text(result)
+    return capacity_text(result) if form == "txt" else render_sweep(result, form)

@@ -113,9 +113,8 @@ def _question(plan: Plan, snapshot: Snapshot | None) -> str:
     Levels and time are what the countdown says, too: from the slots of the watched servers.
     """
     from sparktop.sweep.run.forecast import forecast
-    from sparktop.sweep.view.live import plan_forecast
 
-    expected = forecast(plan, ()) if snapshot is None else plan_forecast(plan, snapshot)
+    expected = forecast(plan, (), snapshot)
     words = f"Put load on {names_in_words([target.name for target in plan.targets])}"
     if plan.capacity is None:
         words += _levels_words(plan, expected.most_concurrency)

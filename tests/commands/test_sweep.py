@@ -24,9 +24,9 @@ from msgspec.structs import replace
 from sparktop.cli import command_module, main, parser_of, viewer_parser
 from sparktop.commands.arguments import Parser, chosen_format
 from sparktop.commands.sweep import targets as sweep_targets
-from sparktop.commands.sweep.command import FORMATS, OLD_OPTIONS, add_arguments, ask_first, spec_of
+from sparktop.commands.sweep.command import FORMATS, OLD_OPTIONS, add_arguments, spec_of
 from sparktop.commands.sweep.run import SweepLine, level_line, progress_line
-from sparktop.commands.sweep.targets import choose_targets
+from sparktop.commands.sweep.targets import ask_first, choose_targets
 from sparktop.errors import UnreachableError, UsageError
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, concurrency_point

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sparktop.commands.arguments import (
@@ -21,17 +20,15 @@ from sparktop.commands.arguments import (
     whole_number,
 )
 from sparktop.commands.output import output_file, tell, write_out
-from sparktop.ending import INTERRUPTED
-from sparktop.errors import UnreachableError, UsageError
+from sparktop.errors import UsageError
 from sparktop.model.text import clean
-from sparktop.sweep.plan.draft import TYPED_FIELDS, read_settings
+from sparktop.sweep.plan.presets import TYPED_FIELDS, read_settings
 from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS
 from sparktop.sweep.terms.definitions import LEAST_S, MOST_S, MOST_TOKENS
 
 if TYPE_CHECKING:
-    from sparktop.model.targets import SweepSpec, Watch
+    from sparktop.model.targets import SweepSpec
     from sparktop.sweep.plan.plan import Plan
-    from sparktop.sweep.result.results import SweepResult
 
 
 FORMATS = ("json", "md", "html", "csv", "svg", "llama-benchy", "post")
@@ -50,8 +47,6 @@ _PROMPTS_HELP = (
 )
 _EARLIER = 8
 """Newest results from which the duration is estimated."""
-_LEAST_PROMPT_SHARE = 0.5
-"""Share of a prompt (0 to 1) that a server must count, so that its level is not as one that it refused."""
 
 
 class _Settings(argparse.Action):
@@ -317,7 +312,7 @@ OLD_OPTIONS: Mapping[str, dict[str, Any]] = {
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run a sweep; return the exit code: 0, 1 for failures (see `verdict`), or 130 if interrupted.
+    """Run a sweep; return the exit code: 0, 1 for failures (see `sweep.run.verdict`), or 130 if interrupted.
 
     Raises:
         SparktopError: an argument, the configuration file or the output cannot be used; or nothing was
@@ -329,11 +324,14 @@ def run(arguments: argparse.Namespace) -> int:
     from msgspec.structs import replace
 
     from sparktop.commands.choice import configured_watch, target_keys
-    from sparktop.commands.sweep.targets import choose_targets, is_named, named_target
+    from sparktop.commands.sweep.run import make
+    from sparktop.commands.sweep.targets import ask_first, choose_targets, is_named, named_target
     from sparktop.logfile import open_log
     from sparktop.model.load import LoadMode
     from sparktop.model.targets import GuardLimits, Watch
     from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
+    from sparktop.sweep.result.store import earlier_results, sweeps_folder
+    from sparktop.sweep.run.forecast import plan_line
 
     open_log(os.environ)
     watch = configured_watch(arguments.config, os.environ) or Watch()
@@ -344,7 +342,7 @@ def run(arguments: argparse.Namespace) -> int:
     form = chosen_format(arguments.form, output, FORMATS, "md" if is_read else "json")
     spec = find_preset(arguments.preset or DEFAULT, watch.sweeps) | spec_of(arguments)
     guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
-    plan = make_plan(spec, (), guard=guard)
+    plan = make_plan(spec, (), guard=guard)  # first, so that no server is asked for settings that do not fit
     for end, value in (("requests", arguments.requests), ("duration", arguments.duration_s)):
         if plan.mode is LoadMode.BURST and None not in {arguments.runs, value}:
             raise UsageError(
@@ -361,8 +359,9 @@ def run(arguments: argparse.Namespace) -> int:
     plan = replace(plan, targets=targets)
     if form == "llama-benchy":
         _check_llama_benchy(plan)
-    ask_first(plan, watch, is_sure=arguments.yes)
-    return _make(plan, watch, form, output)
+    snapshot = ask_first(plan, watch, is_sure=arguments.yes)
+    tell(plan_line(plan, earlier_results(sweeps_folder(os.environ), _EARLIER), snapshot))
+    return make(plan, watch, form, output)
 
 
 def _list_presets(configured: Sequence[SweepSpec]) -> int:
@@ -456,123 +455,6 @@ def _check_axis(spec: SweepSpec) -> None:
         for part in parts:
             if part in given_options and axis not in given_options:
                 raise UsageError(f"{option(part)} goes with {option(axis)}")
-
-
-def ask_first(plan: Plan, watch: Watch, *, is_sure: bool) -> None:
-    """Ask the user for confirmation if a target is neither here nor configured, or others load a server.
-
-    With `is_sure`, ask nothing. Without a terminal to ask on, or with `is_sure`, say what others load.
-
-    Raises:
-        UsageError: the answer is no, or there is no terminal to ask whether a stranger may be loaded.
-    """
-    import asyncio  # late: --help needs no targets
-
-    from sparktop.commands.sweep.run import load_of_others
-    from sparktop.sweep.plan.watched_targets import strangers
-
-    parts = []
-    can_ask = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
-    if not is_sure and (unknown := strangers(plan.targets)):
-        names = ", ".join(clean(target.url, 80) for target in unknown)
-        parts.append(f"{names}: neither on this machine nor in the configuration")
-        if not can_ask:
-            raise UsageError(f"{parts[0]}; say --yes to put load on it")
-    if lines := asyncio.run(load_of_others(plan, watch)):
-        others = f"{'; '.join(clean(line, 200) for line in lines)}: others' load distorts the figures"
-        if is_sure or not can_ask:
-            tell(others)
-        parts.append(others)
-    if is_sure or not can_ask or not parts:
-        return
-    sys.stderr.write(f"sparktop: {'. '.join(parts)}. Put load on it? [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
-        raise UsageError("nothing was sent")
-
-
-def _make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
-    """Run the sweep, write its result, and return the exit code."""
-    from sparktop.commands.sweep.run import measure, plan_line  # late: as above
-    from sparktop.sweep.result.store import earlier_results, sweeps_folder
-    from sparktop.sweep.view.result import result_view
-
-    tell(plan_line(plan, earlier_results(sweeps_folder(os.environ), _EARLIER)))
-    result = measure(plan, watch, form, output, render)
-    _draw(result)
-    code = verdict(result, plan)
-    headline = result_view(result).headline
-    if headline is not None:
-        tell(headline)  # last, where the eye is after pages of tables and plots
-    return code
-
-
-def render(result: SweepResult, form: str) -> str:
-    """Return a sweep result in the format `form`, one of `FORMATS`; only JSON has the servers' addresses."""
-    # Late: --help needs none of them.
-    if form == "json":
-        from sparktop.sweep.formats.written import render_json
-
-        return render_json(result)
-    from sparktop.sweep.formats.written import sweep_report
-
-    return sweep_report(result, form)
-
-
-def verdict(result: SweepResult, plan: Plan) -> int:
-    """Return the exit code of a sweep that has ended; print to standard error what went wrong.
-
-    0: no problem. 1: the sweep stopped early, too many requests failed, a target or level was not measured,
-    or a server read less than half of a prompt. 130: Ctrl+C.
-
-    Raises:
-        UnreachableError: no target could be measured at all.
-    """
-    if result.status == "cancelled":
-        tell("interrupted: the result holds what was done until then")
-        return INTERRUPTED
-    levels = [level for target in result.targets for level in target.levels]
-    if all(level.error is not None for level in levels) and all(
-        target.error is not None for target in result.targets
-    ):
-        raise UnreachableError(result.stop_reason or "nothing was measured")
-    if result.status != "done":
-        tell(f"{(result.status or 'unfinished').replace('_', ' ')}: {result.stop_reason}")
-        return 1
-    ended = sum(level.requests.ended for level in levels)
-    failed_count = sum(level.requests.failed for level in levels)
-    bad = failed_count > plan.max_error_share * ended
-    if bad:
-        tell(f"{failed_count} of {ended} requests failed: more than {100 * plan.max_error_share:.1f} %")
-    refused = sum(level.error is not None for level in levels)
-    if refused:
-        tell(f"{refused} of {len(levels)} levels were refused by the server and have no figures")
-    bad |= bool(refused) and not plan.longest  # refusals are part of a search for the longest prompt
-    shares = ((level, level.prompt_share) for level in levels)
-    cut = [level for level, share in shares if share is not None and share < _LEAST_PROMPT_SHARE]
-    if cut:
-        counted, asked_tokens = cut[0].counted_prompt_tokens or 0, cut[0].asked_prompt_tokens or 0
-        lengths = f"the server counted {counted:,.0f} of {asked_tokens:,.0f} prompt tokens"
-        tell(f"{len(cut)} of {len(levels)} levels measured other prompts than were asked for: {lengths}")
-    bad |= bool(cut)
-    return 1 if bad or any(target.error is not None for target in result.targets) else 0
-
-
-def _draw(result: SweepResult) -> None:
-    """Plot the measured curves on standard error if it is a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return
-    import shutil  # late: as above
-
-    from sparktop.sweep.compare.series import series_of
-    from sparktop.sweep.formats.drawings import plots
-
-    width = min(100, shutil.get_terminal_size().columns)
-    try:
-        sys.stderr.write(plots([curve for curve in series_of(result) if curve.levels], width))
-        sys.stderr.flush()
-    except OSError:
-        return
 
 
 def own_settings(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Runs a sweep from the command line, and saves its result after each level.
+"""Runs a sweep from the command line, saves its result after each level, and says how it ended.
 
 Its progress is on standard error: a line per finished level and, on a terminal, a live line.
 """
@@ -11,33 +11,29 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
 from typing import TextIO
 
-from msgspec.structs import replace
-
-from sparktop.commands.observation import wait_for
 from sparktop.commands.output import fold_line, tell, write_file, write_result
 from sparktop.ending import INTERRUPTED
-from sparktop.errors import OutputError
+from sparktop.errors import OutputError, UnreachableError
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import duration_words, range_words
-from sparktop.model.load import LoadKind
 from sparktop.model.sweep import MarkKind, SweepMoment, SweepView
-from sparktop.model.targets import EventSettings, Watch
+from sparktop.model.targets import Watch
 from sparktop.model.text import clean
 from sparktop.stopping import on_signals
 from sparktop.store import Store
+from sparktop.sweep.compare.series import series_of
+from sparktop.sweep.formats.drawings import plots
+from sparktop.sweep.formats.written import render_json, sweep_report
 from sparktop.sweep.plan.plan import Plan
-from sparktop.sweep.plan.watched_targets import others_load
 from sparktop.sweep.result.results import LevelResult, Rate, SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
-from sparktop.sweep.run.forecast import forecast, pieces
-from sparktop.sweep.run.open_loop import replay_words
 from sparktop.sweep.run.progress import (
     GuardSet,
     LevelMeasured,
@@ -46,22 +42,33 @@ from sparktop.sweep.run.progress import (
     SweepEnded,
     SweepEvent,
 )
-from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.marks import marks_of
+from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import conversation_words, main_rate_words
 from sparktop.watch.monitor import Monitor
-from sparktop.watch.state_files import announced_load, announced_loads
+from sparktop.watch.state_files import announced_load
 
 _EXIT_CODES = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), INTERRUPTED)
 """The signals that cancel a sweep, with the exit code of a second one."""
 
-_GLANCE_S = 3.0
-"""Longest wait in seconds for the servers' pages before the first request."""
+_LEAST_PROMPT_SHARE = 0.5
+"""Share of a prompt (0 to 1) that a server must count, so that its level is not as one that it refused."""
 
 Render = Callable[[SweepResult, str], str]
 """Returns a result as text in a format."""
+
+
+def make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
+    """Run a sweep, write its result, and return the exit code."""
+    result = measure(plan, watch, form, output, render)
+    _draw(result)
+    code = verdict(result, plan)
+    headline = result_view(result).headline
+    if headline is not None:
+        tell(headline)  # last, where the eye is after pages of tables and plots
+    return code
 
 
 def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Render) -> SweepResult:
@@ -98,23 +105,6 @@ def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Re
     if output is None and result.has_levels:
         write_result(None, render(result, form), is_markdown=form == "md")
     return result
-
-
-async def load_of_others(plan: Plan, watch: Watch) -> list[str]:
-    """Return what others load of the servers of a plan, a line each, by one poll of each server."""
-    watch = replace(watch, nodes=(), events=EventSettings())
-    store = Store(watch)
-    monitor = Monitor(watch, store)
-    await monitor.start()
-    try:
-        await wait_for(lambda: _have_answered(store), _GLANCE_S, asyncio.Event())
-    finally:
-        await monitor.stop()
-    return others_load(plan, store.snapshot(), announced_loads())
-
-
-def _have_answered(store: Store) -> bool:
-    return all(view.failure is not None or view.age_s is not None for view in store.snapshot().backends)
 
 
 async def make_sweep(
@@ -215,37 +205,6 @@ class SweepLine:
             self.stream = None
 
 
-def plan_line(plan: Plan, earlier: Sequence[SweepResult] = ()) -> str:
-    """Return in a line what a sweep is about to do: concurrencies, number of requests and duration.
-
-    The duration is by `earlier` results where these fit.
-    """
-    if plan.trace is not None:
-        return "; ".join((replay_words(plan.trace), *pieces(forecast(plan, ()))[1:]))
-    expected = forecast(plan, earlier)
-    words = (_axis_words(plan, expected.most_concurrency), *plan_result(plan).request_words)
-    return f"{', '.join(words)}: {'; '.join(pieces(expected))}"
-
-
-def _axis_words(plan: Plan, more: int | None) -> str:
-    """Return the levels of a plan: "c = 1, 4", "0.5, 1 requests/s (poisson)"."""
-    if plan.search_rate:
-        return (
-            f"rates rise from that of one request at a time until the server falls behind ({plan.arrivals})"
-        )
-    levels = ", ".join(dict.fromkeys(point.words for point in plan.axis))  # once for all kinds of text
-    match plan.kind:
-        case LoadKind.RATE:
-            return f"{levels} requests/s ({plan.arrivals})"
-        case LoadKind.CONCURRENCY:
-            return f"c = {levels} requests at once" + (
-                "" if more is None else f", then up to {more} while tok/s rise"
-            )
-        case kind:
-            workload = "" if plan.conversations is None else f" (workload {plan.conversations.name})"
-            return f"{levels} {kind.value}{workload}"
-
-
 def progress_line(view: SweepView, width: int) -> str:
     """Return the text of the live line: what the sweep does, live values and estimated time left.
 
@@ -315,3 +274,59 @@ def _doubt_parts(level: LevelResult) -> list[str]:
     marks = marks_of(level)
     words = {kind: dict.fromkeys(mark.word for mark in marks if mark.kind is kind) for kind in MarkKind}
     return parts + [f"{kind.value}: {', '.join(of_kind)}" for kind, of_kind in words.items() if of_kind]
+
+
+def render(result: SweepResult, form: str) -> str:
+    """Return a sweep result in the format `form`, one of `FORMATS`; only JSON has the servers' addresses."""
+    return render_json(result) if form == "json" else sweep_report(result, form)
+
+
+def verdict(result: SweepResult, plan: Plan) -> int:
+    """Return the exit code of a sweep that has ended; print to standard error what went wrong.
+
+    0: no problem. 1: the sweep stopped early, too many requests failed, a target or level was not measured,
+    or a server read less than half of a prompt. 130: Ctrl+C.
+
+    Raises:
+        UnreachableError: no target could be measured at all.
+    """
+    if result.status == "cancelled":
+        tell("interrupted: the result holds what was done until then")
+        return INTERRUPTED
+    levels = [level for target in result.targets for level in target.levels]
+    if all(level.error is not None for level in levels) and all(
+        target.error is not None for target in result.targets
+    ):
+        raise UnreachableError(result.stop_reason or "nothing was measured")
+    if result.status != "done":
+        tell(f"{(result.status or 'unfinished').replace('_', ' ')}: {result.stop_reason}")
+        return 1
+    ended = sum(level.requests.ended for level in levels)
+    failed_count = sum(level.requests.failed for level in levels)
+    bad = failed_count > plan.max_error_share * ended
+    if bad:
+        tell(f"{failed_count} of {ended} requests failed: more than {100 * plan.max_error_share:.1f} %")
+    refused = sum(level.error is not None for level in levels)
+    if refused:
+        tell(f"{refused} of {len(levels)} levels were refused by the server and have no figures")
+    bad |= bool(refused) and not plan.longest  # refusals are part of a search for the longest prompt
+    shares = ((level, level.prompt_share) for level in levels)
+    cut = [level for level, share in shares if share is not None and share < _LEAST_PROMPT_SHARE]
+    if cut:
+        counted, asked_tokens = cut[0].counted_prompt_tokens or 0, cut[0].asked_prompt_tokens or 0
+        lengths = f"the server counted {counted:,.0f} of {asked_tokens:,.0f} prompt tokens"
+        tell(f"{len(cut)} of {len(levels)} levels measured other prompts than were asked for: {lengths}")
+    bad |= bool(cut)
+    return 1 if bad or any(target.error is not None for target in result.targets) else 0
+
+
+def _draw(result: SweepResult) -> None:
+    """Plot the measured curves on standard error if it is a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return
+    width = min(100, shutil.get_terminal_size().columns)
+    try:
+        sys.stderr.write(plots([curve for curve in series_of(result) if curve.levels], width))
+        sys.stderr.flush()
+    except OSError:
+        return

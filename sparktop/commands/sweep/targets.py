@@ -1,10 +1,12 @@
-"""Finds the targets of a sweep from names in the configuration, hosts and URLs.
+"""Finds the targets of a sweep from names in the configuration, hosts and URLs; asks whether to load them.
 
 Also decides which servers and machines are watched while the sweep runs.
 """
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
@@ -13,21 +15,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.commands.choice import checked_key, this_machine
+from sparktop.commands.observation import wait_for
 from sparktop.commands.output import tell
 from sparktop.errors import UnreachableError, UsageError, did_you_mean
 from sparktop.hardware.identity import is_here, own_hosts
 from sparktop.model.router import LITELLM, RouterSample
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.snapshot import Snapshot
+from sparktop.model.targets import BackendTarget, EventSettings, NodeTarget, RouterTarget, Watch
 from sparktop.model.text import clean, free_name
 from sparktop.sources.router import RouterSource
-from sparktop.sweep.plan.plan import SweepTarget
-from sparktop.sweep.plan.watched_targets import engine_target, router_target
+from sparktop.store import Store
+from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.plan.watched_targets import engine_target, others_load, router_target, strangers
 from sparktop.watch.discovery import discover, parse_target, shortened_message
+from sparktop.watch.monitor import Monitor
+from sparktop.watch.state_files import announced_loads
 
 INTERVAL_S = 0.5
 """Longest poll interval in seconds of servers during a sweep from the command line."""
 _ROUTER_DEADLINE_S = 3.0
 """Seconds for the poll that tells a router from a server."""
+_GLANCE_S = 3.0
+"""Longest wait in seconds for the servers' pages before the first request."""
 
 
 class _LoadTarget(Struct, frozen=True):
@@ -218,3 +227,51 @@ def _machines_to_watch(
     if is_loaded and all(node.via != "local" for node in chosen):
         chosen = (*chosen, this_machine())
     return chosen
+
+
+def ask_first(plan: Plan, watch: Watch, *, is_sure: bool) -> Snapshot:
+    """Ask the user for confirmation if a target is neither here nor configured, or others load a server.
+
+    With `is_sure`, ask nothing. Without a terminal to ask on, or with `is_sure`, say what others load. Return
+    what the servers reported: each was polled once.
+
+    Raises:
+        UsageError: the answer is no, or there is no terminal to ask whether a stranger may be loaded.
+    """
+    parts = []
+    can_ask = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+    if not is_sure and (unknown := strangers(plan.targets)):
+        names = ", ".join(clean(target.url, 80) for target in unknown)
+        parts.append(f"{names}: neither on this machine nor in the configuration")
+        if not can_ask:
+            raise UsageError(f"{parts[0]}; say --yes to put load on it")
+    snapshot = asyncio.run(_poll_once(watch))
+    if lines := others_load(plan, snapshot, announced_loads()):
+        others = f"{'; '.join(clean(line, 200) for line in lines)}: others' load distorts the figures"
+        if is_sure or not can_ask:
+            tell(others)
+        parts.append(others)
+    if is_sure or not can_ask or not parts:
+        return snapshot
+    sys.stderr.write(f"sparktop: {'. '.join(parts)}. Put load on it? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise UsageError("nothing was sent")
+    return snapshot
+
+
+async def _poll_once(watch: Watch) -> Snapshot:
+    """Return what one poll of each server of `watch` reports."""
+    watch = replace(watch, nodes=(), events=EventSettings())
+    store = Store(watch)
+    monitor = Monitor(watch, store)
+    await monitor.start()
+    try:
+        await wait_for(lambda: _have_answered(store), _GLANCE_S, asyncio.Event())
+    finally:
+        await monitor.stop()
+    return store.snapshot()
+
+
+def _have_answered(store: Store) -> bool:
+    return all(view.failure is not None or view.age_s is not None for view in store.snapshot().backends)

@@ -19,14 +19,17 @@ from sparktop.files import write_whole
 from sparktop.model.load import LoadMode
 from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.model.text import clean, reason_of
-from sparktop.sweep.plan.arrivals import parse_pattern, rates_or_auto
-from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget
-from sparktop.sweep.plan.presets import DEFAULT, STEADY_S, make_plan, replay_of
-from sparktop.sweep.plan.slo import parse_slo
-from sparktop.sweep.plan.traces import FORMAT_NAMES, SPEEDS, TraceReplay, parse_range
-from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
-from sparktop.typed import climbing_numbers, number, number_or_more, seconds, whole_number, whole_numbers
+from sparktop.sweep.plan.presets import (
+    DEFAULT,
+    STEADY_S,
+    TYPED_FIELDS,
+    make_plan,
+    read_settings,
+    replay_of,
+)
+from sparktop.sweep.plan.traces import FORMAT_NAMES, TraceReplay
+from sparktop.typed import number
 
 
 class DraftKind(StrEnum):
@@ -416,30 +419,6 @@ class _DraftParser:
             )
 
 
-def _text_checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
-    """Return a function that returns its text, after parsing it."""
-
-    def read(text: str) -> str:
-        parse(text)
-        return text
-
-    return read
-
-
-def _check_workload(text: str) -> str:
-    """Return the name of a workload, or the path of its file, after reading it."""
-    name = str(_expand_path(text)) if text.endswith(".toml") else text
-    find_conversations(name)
-    return name
-
-
-def _expand_path(text: str) -> Path:
-    try:
-        return Path(text).expanduser()
-    except RuntimeError:  # the home of an unknown user
-        return Path(text)
-
-
 def _parse_model(text: str) -> str:
     if clean(text, _LONGEST_MODEL) != text:
         raise UsageError(f"must be 1 to {_LONGEST_MODEL} printable characters")
@@ -449,37 +428,6 @@ def _parse_model(text: str) -> str:
 def _field_message(error: UsageError) -> str:
     line = str(error).removeprefix("--slo: ")
     return _OPTION.sub(lambda option: _NAMES.get(option[1], option[1]), line)
-
-
-TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
-    "concurrency": (("concurrency", "climb_to"), lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY)),
-    "pp": (("prompt_lengths",), lambda text: whole_numbers(text, 1, MOST_TOKENS)),
-    "tg": (("tg",), lambda text: whole_number(text, 1, MOST_TOKENS)),
-    "depth": (("depths",), lambda text: whole_numbers(text, 0, MOST_TOKENS)),
-    "runs": (("runs", "more_runs"), lambda text: number_or_more(text, 1, MOST_RUNS)),
-    "duration": (("duration_s",), lambda text: seconds(text, LEAST_S, MOST_S)),
-    "requests": (("requests",), lambda text: whole_number(text, 1, MOST_TOKENS)),
-    "rate": (("rate",), _text_checked_by(rates_or_auto)),
-    "arrivals": (("arrivals",), _text_checked_by(parse_pattern)),
-    "agents": (("agents",), lambda text: whole_numbers(text, 1, MOST_CONCURRENCY)),
-    "workload": (("workload",), _check_workload),
-    "trace": (("trace",), lambda text: str(_expand_path(text))),
-    "trace_speed": (("trace_speed",), lambda text: number(text, *SPEEDS)),
-    "trace_range": (("trace_range",), _text_checked_by(parse_range)),
-    "slo": (("slo",), _text_checked_by(parse_slo)),
-}
-"""The fields that are typed: the settings that they are, and how they are read."""
-
-
-def read_settings(name: str, text: str) -> dict[str, Any]:
-    """Return the settings that a text is in the field, or option of the command line, `name`.
-
-    Raises:
-        UsageError: the text is none.
-    """
-    keys, reader = TYPED_FIELDS[name]
-    value = reader(text)
-    return dict(zip(keys, value, strict=True)) if len(keys) > 1 else {keys[0]: value}
 
 
 _NEEDS = {

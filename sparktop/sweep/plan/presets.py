@@ -1,12 +1,12 @@
-"""Presets (named settings for sweeps), and the creation of plans from them.
+"""Settings of a sweep: as typed, as presets (named ones), and the creation of plans from them.
 
-Settings that a preset leaves open get the defaults of `Plan`.
+Settings that are left open get the defaults of `Plan`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,9 @@ from sparktop.sweep.plan.own_requests import checked_body, checked_headers, find
 from sparktop.sweep.plan.plan import Api, Order, Plan, SweepTarget, Timeouts, runs_words, timeouts_for
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.plan.texts import TEXTS
-from sparktop.sweep.plan.traces import TraceChoice, TraceFormat, TraceReplay, parse_range, read_replay
+from sparktop.sweep.plan.traces import SPEEDS, TraceChoice, TraceFormat, TraceReplay, parse_range, read_replay
+from sparktop.sweep.terms.definitions import LEAST_S, MOST_CONCURRENCY, MOST_RUNS, MOST_S, MOST_TOKENS
+from sparktop.typed import climbing_numbers, number, number_or_more, seconds, whole_number, whole_numbers
 
 DEFAULT = "quick"
 """The preset, if none is named."""
@@ -335,6 +337,61 @@ def _rules_of_prompts(plan: Plan) -> Iterator[_Rule]:
         yield texts and is_given, words
 
 
+def _text_checked_by(parse: Callable[[str], object]) -> Callable[[str], str]:
+    """Return a function that returns its text, after parsing it."""
+
+    def read(text: str) -> str:
+        parse(text)
+        return text
+
+    return read
+
+
+def _checked_workload(text: str) -> str:
+    """Return the name of a workload, or the path of its file, after reading it."""
+    name = str(_expand_path(text)) if text.endswith(".toml") else text
+    find_conversations(name)
+    return name
+
+
+def _expand_path(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:  # the home of an unknown user
+        return Path(text)
+
+
+TYPED_FIELDS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any]]] = {
+    "concurrency": (("concurrency", "climb_to"), lambda text: climbing_numbers(text, 1, MOST_CONCURRENCY)),
+    "pp": (("prompt_lengths",), lambda text: whole_numbers(text, 1, MOST_TOKENS)),
+    "tg": (("tg",), lambda text: whole_number(text, 1, MOST_TOKENS)),
+    "depth": (("depths",), lambda text: whole_numbers(text, 0, MOST_TOKENS)),
+    "runs": (("runs", "more_runs"), lambda text: number_or_more(text, 1, MOST_RUNS)),
+    "duration": (("duration_s",), lambda text: seconds(text, LEAST_S, MOST_S)),
+    "requests": (("requests",), lambda text: whole_number(text, 1, MOST_TOKENS)),
+    "rate": (("rate",), _text_checked_by(rates_or_auto)),
+    "arrivals": (("arrivals",), _text_checked_by(parse_pattern)),
+    "agents": (("agents",), lambda text: whole_numbers(text, 1, MOST_CONCURRENCY)),
+    "workload": (("workload",), _checked_workload),
+    "trace": (("trace",), lambda text: str(_expand_path(text))),
+    "trace_speed": (("trace_speed",), lambda text: number(text, *SPEEDS)),
+    "trace_range": (("trace_range",), _text_checked_by(parse_range)),
+    "slo": (("slo",), _text_checked_by(parse_slo)),
+}
+"""The fields that are typed: the settings that they are, and how they are read."""
+
+
+def read_settings(name: str, text: str) -> dict[str, Any]:
+    """Return the settings that a text is in the field, or option of the command line, `name`.
+
+    Raises:
+        UsageError: the text is none.
+    """
+    keys, reader = TYPED_FIELDS[name]
+    value = reader(text)
+    return dict(zip(keys, value, strict=True)) if len(keys) > 1 else {keys[0]: value}
+
+
 _OPTION = re.compile(r"--([a-z-]+)")
 """A command-line option in a message."""
 _KEYS = {
@@ -349,18 +406,12 @@ _KEYS = {
 
 def preset_faults(preset: SweepSpec) -> Iterator[tuple[str, str]]:
     """Yield (key, message) for each setting of a preset that no sweep can use; a trace is read once."""
-    values: tuple[tuple[str, str | None, Callable[[str], object]], ...] = (
-        ("rate", preset.rate, rates_or_auto),
-        ("arrivals", preset.arrivals, parse_pattern),
-        ("workload", preset.workload, find_conversations),
-        ("trace_range", preset.trace_range, parse_range),
-    )
     is_usable = True
-    for key, text, parse in values:
-        if text is None:
+    for key in ("rate", "arrivals", "workload", "trace_range"):
+        if (text := getattr(preset, key)) is None:
             continue
         try:
-            parse(text)
+            read_settings(key, text)
         except UsageError as error:
             is_usable = False
             yield key, _with_keys(str(error))

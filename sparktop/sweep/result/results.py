@@ -8,7 +8,6 @@ one load (concurrency and lengths) on one target; it is measured in several runs
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from sparktop.model.series import sum_if_all_known
 from sparktop.model.statistics import P90_FROM, P95_FROM, P99_FROM, quantile, value_of
 from sparktop.model.sweep import Value
 from sparktop.model.text import clean
+from sparktop.sweep.plan.own_requests import request_words
 from sparktop.sweep.plan.plan import Api, Order, TargetKind
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, CALL_LATENCIES, LATENCIES, RATES, SHORT_PROMPT
 
@@ -204,10 +204,6 @@ def axis_fields(concurrency: int, point: LoadPoint) -> dict[str, Any]:
     return {"concurrency": concurrency, **fields}
 
 
-_LONGEST_BODY = 200
-"""Characters of a body's further fields in a sentence."""
-
-
 class PromptPlan(Part):
     """The file of a user's own prompts, or the kinds of built-in text."""
 
@@ -291,18 +287,10 @@ class PlanResult(Part):
     @property
     def request_words(self) -> tuple[str, ...]:
         """What a user gave for each request, in words: prompts, further fields and headers, a time limit."""
-        words, prompts = [], self.prompts
-        if prompts is not None:
-            words.append(prompts.words if prompts.texts else f"own prompts of {prompts.words}")
-        if self.extra_body:
-            body = clean(json.dumps(self.extra_body, ensure_ascii=False), _LONGEST_BODY)
-            words.append(f"each request with {body}")
-        if self.headers:
-            plural = "s" if len(self.headers) > 1 else ""
-            words.append(f"with the header{plural} {', '.join(self.headers)}")
-        if self.timeout_s is not None:
-            words.append(f"failed after {self.timeout_s:g} s without a token")
-        return tuple(words)
+        prompts = "" if self.prompts is None else self.prompts.words
+        if self.prompts is not None and not self.prompts.texts:
+            prompts = f"own prompts of {prompts}"
+        return request_words(prompts, self.extra_body, self.headers, self.timeout_s)
 
     def context_of(self, prompt_tokens: int) -> int:
         """Return how many tokens of such a request are context; 0 if context and prompt were apart."""

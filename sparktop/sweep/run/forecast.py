@@ -13,6 +13,7 @@ from msgspec import Struct
 from sparktop.graphics.numbers import duration_words, forecast_words
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
+from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean, names_in_words
 from sparktop.sweep.plan.arrivals import mean_per_s
 from sparktop.sweep.plan.capacity import arrivals_needed, longest_seconds, share_needed
@@ -23,6 +24,7 @@ from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.open_loop import ramp_s, tail_s
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
+from sparktop.sweep.run.server_side import watched_slots
 from sparktop.sweep.terms.definitions import CUT_SHORT
 
 _GROWTH = 0.6
@@ -306,14 +308,10 @@ class Forecast(Struct, frozen=True):
     """Whether that is as many requests as the servers run at once."""
 
 
-def forecast(
-    plan: Plan,
-    results: Sequence[SweepResult],
-    slots: Mapping[str, int] | None = None,
-) -> Forecast:
+def forecast(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | None = None) -> Forecast:
     """Return the forecast of a plan from the `results` of earlier sweeps, in any order.
 
-    `slots` are the numbers of requests that the targets can run at once, by target name, as far as known.
+    `snapshot` has the watched servers, which say how many requests they run at once.
     """
     if plan.capacity is not None:
         levels, seconds = MOST_SEARCH_RUNS * len(plan.targets), most_seconds(plan)
@@ -325,7 +323,8 @@ def forecast(
     if plan.mode is LoadMode.AGENTS:
         return _conversation_forecast(plan)
     earlier = {target.name: earlier_sweep(target, plan, results) for target in plan.targets}
-    limits = _highest_concurrencies(plan, earlier, slots or {})
+    slots = {} if snapshot is None else watched_slots(plan, snapshot)
+    limits = _highest_concurrencies(plan, earlier, slots)
     targets = len(plan.targets)
     asked = [(level, _level_requests(plan, level)) for level in plan.levels()]
     is_known = all(requests is not None for _, requests in asked)
@@ -432,6 +431,51 @@ def _time_words(expected: Forecast) -> str:
     time = forecast_words(expected.time.least_s, expected.time.most_s)
     levels = f"{expected.levels} level{'' if expected.levels == 1 else 's'}"
     return f"{levels}{further}, in {time} ({expected.why})"
+
+
+def plan_line(plan: Plan, earlier: Sequence[SweepResult] = (), snapshot: Snapshot | None = None) -> str:
+    """Return in a line what a sweep is about to do, see `forecast`: its loads, requests and duration."""
+    expected = forecast(plan, earlier, snapshot)
+    if plan.trace is not None:
+        return "; ".join((_replay_words(plan.trace), *pieces(expected)[1:]))
+    words = (_axis_words(plan, expected.most_concurrency), *plan.request_words)
+    return f"{', '.join(words)}: {'; '.join(pieces(expected))}"
+
+
+def _axis_words(plan: Plan, more: int | None) -> str:
+    """Return the levels of a plan: "c = 1, 4", "0.5, 1 requests/s (poisson)"."""
+    if plan.search_rate:
+        return (
+            f"rates rise from that of one request at a time until the server falls behind ({plan.arrivals})"
+        )
+    levels = ", ".join(dict.fromkeys(point.words for point in plan.axis))  # once for all kinds of text
+    match plan.kind:
+        case LoadKind.RATE:
+            return f"{levels} requests/s ({plan.arrivals})"
+        case LoadKind.CONCURRENCY:
+            return f"c = {levels} requests at once" + (
+                "" if more is None else f", then up to {more} while tok/s rise"
+            )
+        case kind:
+            workload = "" if plan.conversations is None else f" (workload {plan.conversations.name})"
+            return f"{levels} {kind.value}{workload}"
+
+
+def _replay_words(replay: TraceReplay) -> str:
+    """Return what a replay will send: requests, duration, rate, and what it leaves out."""
+    speed = "" if replay.choice.speed == 1.0 else f" at {replay.choice.speed:g}×"
+    count = f"{replay.requests:,} request{'' if replay.requests == 1 else 's'}"
+    longer = ""
+    if replay.waits:
+        count += f" in {replay.conversations:,} conversations"
+        longer = " or longer, as turns wait for answers"
+    name = f"{replay.name} ({replay.form.value}){speed}"
+    parts = [f"{name}: {count}, {duration_words(replay.duration_s)}{longer}"]
+    if replay.skipped:
+        parts.append(f"{replay.skipped:,} that failed when they were recorded are left out")
+    if replay.shortened:
+        parts.append(f"{replay.shortened:,} longer pauses are shortened to 5 min")
+    return "; ".join(parts)
 
 
 _RATE_SEARCH_LEVELS = 8

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from sparktop.graphics.numbers import duration_words
 from sparktop.model.load import Level, LoadMode
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.presets import OPEN_S
@@ -105,23 +104,6 @@ def trace_plan(replay: TraceReplay | None) -> TracePlan | None:
         duration_s=replay.duration_s,
         waits=replay.waits,
     )
-
-
-def replay_words(replay: TraceReplay) -> str:
-    """Return what a replay will send: requests, duration, rate, and what it leaves out."""
-    speed = "" if replay.choice.speed == 1.0 else f" at {replay.choice.speed:g}×"
-    count = f"{replay.requests:,} request{'' if replay.requests == 1 else 's'}"
-    longer = ""
-    if replay.waits:
-        count += f" in {replay.conversations:,} conversations"
-        longer = " or longer, as turns wait for answers"
-    name = f"{replay.name} ({replay.form.value}){speed}"
-    parts = [f"{name}: {count}, {duration_words(replay.duration_s)}{longer}"]
-    if replay.skipped:
-        parts.append(f"{replay.skipped:,} that failed when they were recorded are left out")
-    if replay.shortened:
-        parts.append(f"{replay.shortened:,} longer pauses are shortened to 5 min")
-    return "; ".join(parts)
 
 
 def with_replay(

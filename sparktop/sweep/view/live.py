@@ -32,7 +32,7 @@ from sparktop.model.sweep import (
 from sparktop.model.yardsticks import Reference
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.result.results import CapacityResult, SweepResult
-from sparktop.sweep.run.forecast import Forecast, conditions_words, forecast
+from sparktop.sweep.run.forecast import conditions_words, forecast
 from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
     GuardSet,
@@ -49,7 +49,7 @@ from sparktop.sweep.run.progress import (
     SweepPhase,
 )
 from sparktop.sweep.run.result_builder import plan_result
-from sparktop.sweep.run.server_side import watched_backends, watched_nodes, watched_slots
+from sparktop.sweep.run.server_side import watched_backends, watched_nodes
 from sparktop.sweep.view.capacity import running_search
 from sparktop.sweep.view.levels import (
     LevelProgress,
@@ -64,14 +64,6 @@ from sparktop.sweep.view.result import end_words, plan_words, result_view, statu
 from sparktop.sweep.view.series import SweepCurves, TimeGrid
 
 
-def plan_forecast(plan: Plan, snapshot: Snapshot, earlier: Sequence[SweepResult] = ()) -> Forecast:
-    """Return the forecast of a plan from the slots and KV caches of the watched servers.
-
-    `earlier` are results of other sweeps.
-    """
-    return forecast(plan, earlier, watched_slots(plan, snapshot))
-
-
 def countdown_of(
     plan: Plan, snapshot: Snapshot, *, plan_words: str, left_s: float, whole_s: float
 ) -> Countdown:
@@ -79,7 +71,7 @@ def countdown_of(
 
     `plan_words` describes the plan's requests, as the running sweep does.
     """
-    expected = plan_forecast(plan, snapshot)
+    expected = forecast(plan, (), snapshot)
     time = expected.time
     return Countdown(
         title=plan.preset or "sweep",
@@ -264,7 +256,7 @@ class LiveView:
     def sample(self, snapshot: Snapshot) -> None:
         """Update the view from a snapshot of the monitor: add new samples of the servers and machines."""
         if self._expected is None:
-            self._expected = plan_forecast(self._plan, snapshot).time
+            self._expected = forecast(self._plan, (), snapshot).time
         self._is_simulated = self._is_simulated or snapshot.simulated
         for target in self._plan.targets:
             names = watched_backends(target, snapshot)

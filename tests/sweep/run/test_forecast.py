@@ -15,13 +15,13 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from sparktop.commands.sweep.run import plan_line
 from sparktop.model.load import LoadMode
-from sparktop.model.targets import SweepSpec
+from sparktop.model.targets import BackendTarget, SweepSpec, Watch
+from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult, Validity
-from sparktop.sweep.run.forecast import LEAST_FACTOR, forecast, pieces
+from sparktop.sweep.run.forecast import LEAST_FACTOR, forecast, pieces, plan_line
 from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step
 from sparktop.sweep.terms.definitions import CUT_SHORT
 from stage.sweep import RehearsedSweep
@@ -73,6 +73,9 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     full = swept()
     full = full.with_target(full.targets[0].model_copy(update={"slots": 4}))
     assert pieces(forecast(plan, [full]))[2].startswith("2 levels, up to c = 4 (all slots), in ")
+    seen = Store(Watch(backends=(BackendTarget("a", A.url),))).snapshot()
+    seen = replace(seen, backends=(replace(seen.backends[0], slots=4),))
+    assert "then up to 4 while tok/s rise" in plan_line(plan, (), seen)
 
 
 SLOW = made_level(4, step=1.0)

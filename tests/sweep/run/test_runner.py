@@ -14,7 +14,6 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from sparktop.commands.sweep.run import plan_line
 from sparktop.model.targets import SweepSpec
 from sparktop.simulation.calibration import MODEL
 from sparktop.sweep.formats.written import SweepPrivacy, repeat_command, sweep_report
@@ -22,6 +21,7 @@ from sparktop.sweep.plan.plan import Order, Plan
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import TraceChoice, read_replay
 from sparktop.sweep.result.results import SweepResult
+from sparktop.sweep.run.forecast import plan_line
 from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepEvent, SweepPhase
 from tests.known import known
 from tests.sweep.watched_servers import Watched, watched

@@ -34,7 +34,6 @@ from sparktop.sweep.plan.presets import replay_of
 from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.forecast import forecast, pieces
-from sparktop.sweep.view.live import plan_forecast
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.base import Dialog, read_in_thread
 from sparktop.ui.screens.editor.fields import Choice, Field, FieldChanged, Pages, Problem, TargetList, Typed
@@ -332,12 +331,7 @@ class SweepEditor(Dialog[Draft]):
         cost = self.query_one("#cost", Static)
         cost.display = plan is not None
         if plan is not None:
-            snapshot, known_results = self._snapshot, self._known
-            if snapshot is None:
-                expected = forecast(plan, known_results)
-            else:
-                expected = plan_forecast(plan, snapshot, known_results)
-            requests, tokens, time = pieces(expected)
+            requests, tokens, time = pieces(forecast(plan, self._known, self._snapshot))
             cost.update(Text(f"{requests} · {tokens}\n{time}"))
         self.query_one("#wrong", Problem).report(_why_not_startable(problems) if problems else None)
 

@@ -10,7 +10,7 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from sparktop.commands.sweep.command import verdict
+from sparktop.commands.sweep.run import verdict
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.load import EndReason, Level, RequestEnded, concurrency_point
 from sparktop.model.targets import SweepSpec
