@@ -261,7 +261,7 @@ def _verdict_of_doubt(balance: Balance, line: str, *, is_calm: bool) -> Summary:
         severity = None if is_calm else Severity.INFO
         return Summary(severity, f"{head}; {group}: balance {balance.title}", short)
     wait_s = balance.known_in_s
-    judged = "load balance unknown" if wait_s is None else f"load balance judged in {math.ceil(wait_s)} s"
+    judged = "load balance unknown" if wait_s is None else f"verdict on balance in {math.ceil(wait_s)} s"
     judged = f"perhaps {doubt.value}" if doubt.bad else judged
     return Summary(Severity.INFO, f"{line}; {group}: {judged}", f"{group}: {judged}", key="w")
 

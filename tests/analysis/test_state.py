@@ -271,7 +271,7 @@ def test_nothing_is_well_before_the_balance_is_known(word: BalanceWord, now: Bal
     found = shown(balance=(group,), backends=(loaded,))
     assert (found.severity, found.words) == (Severity.INFO, words)
     watched = shown(balance=(replace(group, known_in_s=23.2),), backends=(loaded,)).words
-    assert watched == words.replace("balance unknown", "balance judged in 24 s")
+    assert watched == words.replace("load balance unknown", "verdict on balance in 24 s")
     settled = replace(SWING, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED)
     assert shown(balance=(settled,), backends=(loaded,)).words == "all well: 1 busy"
     resting = replace(loaded, running=0.0, state=BackendState.IDLE)

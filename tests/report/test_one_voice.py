@@ -35,6 +35,7 @@ from tests.panels.balance_scenes import herd, traced
 _WIDTHS = (80, 120, 200)
 _POLLS = re.compile(r"judged on polls every (\S+) s")
 _ALL_POLLS = re.compile(r"(?:- poll|servers polled every) (?:([\d.]+)(?:–| to ))?([\d.]+) s")
+_VERDICT_IN = re.compile(r"verdict (?:on balance|[█-▏·]+) in (\d+) s")
 _EMPTY = re.compile(r"(\S+) (?:starves: )?(?:nearly empty|starves) (\d+) %")
 
 
@@ -89,6 +90,17 @@ def test_a_group_has_one_poll_interval_and_one_share_of_each_backend(name: str) 
     ((shortest, longest),) = of_all
     assert {f"{shown.interval_s:g}", *polls.keys() - {None}} == {shortest or longest, longest}
     assert all(len(known) == 1 for backend, known in shares.items() if backend != "figures")
+
+
+def test_a_verdict_is_expected_at_one_time() -> None:
+    """Whatever names seconds to it names the same: two judgements must agree, however long it was watched."""
+    for seconds in (8, 47):
+        shown = Rehearsal(scenario=SCENARIOS["topologies"]).play(seconds).snapshot()
+        flat = {form: " ".join(text.split()) for form, text in forms(shown).items()}
+        left = {form: found for form, text in flat.items() if (found := set(_VERDICT_IN.findall(text)))}
+        assert {"board 80", "top line 200", "why proxy 120", "text"} <= left.keys()
+        assert len(set().union(*left.values())) == 1, left
+        assert not [form for form, text in flat.items() if " s to go" in text]
 
 
 def test_a_limit_names_the_cost_of_the_newest_verdict() -> None:

@@ -577,7 +577,8 @@ def enough_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "time observed",
             max(balance.window_s, needed_s) if is_full_window else balance.window_s,
             needed_s,
-            "needed: 8 × the median E2E, as a swing lasts about two of them, and at least 45 s",
+            "needed: 8 × the median E2E, as a swing lasts about two of them, and at least 45 s; then two "
+            "judgements must agree",
             "s",
         ),
         RuleCheck(
@@ -672,18 +673,20 @@ def rhythm_checks(balance: Balance) -> tuple[RuleCheck, ...]:
 
 
 def _why_more_is_needed(balance: Balance) -> str:
-    """Return the first reason of `least_score` for a limit above 0, in words."""
-    arrivals = balance.arrivals
-    return _first_unmet(
+    """Return the reasons of `least_score` for a limit above 0, in words."""
+    arrivals, backends = balance.arrivals, max(PAIR, len(balance.backends))
+    few = max(fewest_requests(backends), RHYTHM_LOAD * backends)
+    reasons = (
         (
-            arrivals is None or arrivals.spread >= DEALT_SPREAD,
-            "requests are split at least as evenly as by chance",
+            arrivals is not None and arrivals.spread < DEALT_SPREAD,
+            "requests are split no more unevenly than by chance",
         ),
-        (bool(balance.e2e_s), "the E2E is not known"),
-        (not comes_and_goes(balance.convoys), "the number of requests changes much"),
-        (len(balance.backends) <= PAIR, "of several backends chance often moves one"),
-        (False, "requests are few"),
+        (not balance.e2e_s, "the E2E is not known"),
+        (comes_and_goes(balance.convoys), "the number of requests changes much"),
+        (backends > PAIR, "of several backends chance often moves one"),
+        (balance.mean_total is not None and balance.mean_total < few, "requests are few"),
     )
+    return " and ".join(words for applies, words in reasons if applies)
 
 
 def turns_checks(balance: Balance) -> tuple[RuleCheck, ...]:
@@ -827,7 +830,7 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[RuleCheck
             "throughput lost",
             balance.lost_estimate_percent,
             100 * STARVED_LOSS,
-            "estimated against the same requests spread evenly",
+            "estimated against the same requests spread evenly; random routing loses some, too",
             "%",
             but="" if balance.lost_estimate_percent is not None else balance.lost_unknown or "",
             error=balance.lost_error_points if balance.lost_percent is None else None,

@@ -49,13 +49,13 @@ def needs_more_sentence(needed_s: float, grid: LoadGrid, e2e_s: float | None) ->
     why = "" if e2e_s is None or needed_s <= SHORTEST_S else f", 8 × the median E2E of {short_seconds(e2e_s)}"
     watched_s = min(round(grid.span_s), round(needed_s) - 1)
     anew = f"; watched anew since {grid.returned} came back {grid.span_s:.0f} s ago" if grid.returned else ""
-    return f"watched for {watched_s} s: a verdict takes {needed_s:.0f} s{why}{anew}"
+    return f"watched for {watched_s} s: a verdict takes at least {needed_s:.0f} s{why}{anew}"
 
 
 def may_be_drift_sentence(wanted_s: float, grid: LoadGrid) -> str:
     """Return the sentence that a skew of many requests may be chance, and for how long it must last."""
     watched_s = min(round(grid.span_s), round(wanted_s) - 1)
-    takes = f"watched for {watched_s} s: a verdict takes {wanted_s:.0f} s"
+    takes = f"watched for {watched_s} s: a verdict takes at least {wanted_s:.0f} s"
     return f"{takes}, as random routing of so many requests drifts apart for minutes"
 
 

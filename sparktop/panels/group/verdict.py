@@ -211,11 +211,12 @@ def _window_pieces(balance: Balance) -> list[Row]:
     if _shows_progress(balance):
         left_s = balance.known_in_s
         watched_s = balance.window_s if left_s is None else max(0.0, balance.needed_s - left_s)
-        window = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
-        words = window if left_s is None else f" {math.ceil(left_s)} s to go"
-        share = watched_s / balance.needed_s
+        words = f" {balance.window_s:.0f} of {balance.needed_s:.0f} s"
         pending = balance.word is BalanceWord.UNKNOWN or left_s is not None
         verb = "watched " if pending else "judged over "
+        if left_s is not None:  # later than the time observed is long enough: two judgements must agree
+            verb, words = "verdict ", f" in {math.ceil(left_s)} s"
+        share = watched_s / balance.needed_s
         pieces.append([label(verb), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
         if balance.e2e_s is not None and balance.needed_s == LIFETIMES * balance.e2e_s:
             why = "a verdict needs" if pending else f"{balance.needed_s:.0f} s is"

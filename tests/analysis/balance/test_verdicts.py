@@ -271,7 +271,7 @@ def steady(*loads: Sequence[float], lives_s: float = 4.0) -> list[LoadTrack]:
             Is.UNEVEN,
             "s2 got no request for 60 s",
         ),
-        ([[150], [60]], Is.UNKNOWN, "watched for 120 s: a verdict takes 300 s"),
+        ([[150], [60]], Is.UNKNOWN, "watched for 120 s: a verdict takes at least 300 s"),
         ([[75], [65]], Is.BALANCED, ""),
     ],
 )

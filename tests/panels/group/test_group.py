@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.balance import Arrivals, Balance, BalanceWord
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendView, Snapshot
@@ -252,6 +252,24 @@ def test_a_limit_that_is_not_met_says_from_where_the_answer_is_yes() -> None:
 PAIR = ("spark-a", "spark-b")
 
 
+@pytest.mark.parametrize(
+    ("spread", "e2e_s", "limit", "reasons"),
+    [
+        (1.3, 2.0, "3.5", "requests are split no more unevenly than by chance"),
+        (1.3, None, "5", "requests are split no more unevenly than by chance and the E2E is not known"),
+        (1.5, None, "1.5", "the E2E is not known"),
+    ],
+)
+def test_a_raised_limit_names_each_reason(
+    spread: float, e2e_s: float | None, limit: str, reasons: str
+) -> None:
+    """So that equal words never stand beside two limits."""
+    arrivals = Arrivals(90, 30, 2.0, spread, herds=0, least_herds=0, chance=0.5)
+    balance = group(BalanceWord.BALANCED, BalanceWord.BALANCED, arrivals=arrivals, e2e_s=e2e_s)
+    (rhythm,) = [check for check, _ in answers(balance) if check.code == "rhythm"]
+    assert rhythm.rule.endswith(f"; here only from {limit} on, as {reasons}")
+
+
 def group(word: BalanceWord, now: BalanceWord, router: str | None = "proxy", **more: object) -> Balance:
     return Balance("proxy", PAIR, word, now, router=router, **more)  # type: ignore[arg-type]  # any field
 
@@ -295,8 +313,10 @@ def test_unknown_says_why() -> None:
     early = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, window_s=14.0, needed_s=45.0, reasons=(reason,))
     assert "14 of 45 s" in row_text(verdict_line(early, 76))
     assert reason not in row_text(verdict_line(early, 76))
-    pending = replace(early, known_in_s=36.4, reasons=("watched for 14 s: a verdict takes 45 s", "and so on"))
-    assert row_text(verdict_line(pending, 76)).endswith(" 37 s to go")
+    pending = replace(
+        early, known_in_s=36.4, reasons=("watched for 14 s: a verdict takes at least 45 s", "and so on")
+    )
+    assert row_text(verdict_line(pending, 76)).endswith(" in 37 s")
     assert [row_text(row) for row in reason_rows(pending, 76)] == ["· and so on"]
 
 

@@ -248,7 +248,7 @@ def test_a_sweep_raises_no_alarm_about_its_own_load() -> None:
     judged = next(one for one in after[1:] if one.balance[0].word is not Is.UNKNOWN)
     assert 45 <= judged.at - after[0].at <= 56
     waiting = [one for one in after[12:] if one.at < judged.at]
-    assert verdict(waiting[0]).words.endswith("; proxy: load balance judged in 39 s")
+    assert verdict(waiting[0]).words.endswith("; proxy: verdict on balance in 39 s")
     expected_at = {round(one.at + (one.balance[0].known_in_s or 0.0), 3) for one in waiting}
     assert len(expected_at) == 1
     assert 0 <= judged.at - expected_at.pop() <= 1.1
