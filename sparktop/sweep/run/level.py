@@ -219,18 +219,21 @@ class LevelRecord(Struct, eq=False):
         """Add how much the servers' counters grew over a batch of runs of the level.
 
         Each argument has one sample per server, taken while the server was idle: `before` before the batch,
-        `warm` after the warm-up run of the batch, and `after` after the batch.
+        `warm` after the warm-up run of the batch, and `after` after the batch. Of a batch that was stopped
+        `warm` is empty, and `after` has the newest samples.
         """
         for name in self.prepared.backends:
             first, middle, last = before.get(name), warm.get(name), after.get(name)
-            if first is None or middle is None or last is None:
+            if first is None or last is None:
                 continue
             grown = last.counters.since(first.counters)
             anew = None not in {first.start_time, last.start_time} and first.start_time != last.start_time
-            measured = last.counters.since(middle.counters)
-            self.facts.fell |= anew or grown.has_fallen() or measured.has_fallen()
+            self.facts.fell |= anew or grown.has_fallen()
             _add_counters(self.growth, name, grown)
-            _add_counters(self.measured, name, measured)
+            if middle is not None:
+                measured = last.counters.since(middle.counters)
+                self.facts.fell |= measured.has_fallen()
+                _add_counters(self.measured, name, measured)
 
     def result(self, log: ServerLog, models: Mapping[str, ModelFacts]) -> LevelResult:
         """Return the level's result so far: metrics, what servers and machines reported, reasons to doubt.
@@ -569,7 +572,12 @@ class LevelMaker(Struct, eq=False):
         finally:
             self.present = None
             self._emit_load(batch, LevelEnded(self.clock()))
-        if not self.cancellation.requested:
+        if self.cancellation.requested:
+            newest = ((name, self.log.newest(name)) for name in names)
+            record.add_growth(
+                samples_before, {}, {name: point for name, point in newest if point is not None}
+            )
+        else:
             began = self.clock()
             self.emit(self._phase_event(SweepPhase.SETTLING, batch))
             record.facts.unsettled = await self.settle(names) or record.facts.unsettled

@@ -103,7 +103,8 @@ class LevelFacts(Struct):
     open_requests: int = 0
     """Number of requests that were cancelled, interrupted or failed."""
     growth: Counters | None = None
-    """Growth of the servers' counters over the level, warm-up included; None if unknown."""
+    """Growth of the servers' counters over the level, warm-up included; None if unknown. Of a level that was
+    stopped, up to their newest samples."""
     measured: Counters | None = None
     """Growth of the servers' counters over the measured runs only; None if unknown."""
     unsettled: str | None = None
@@ -233,8 +234,9 @@ def _count_doubts(facts: LevelFacts) -> Iterator[Validity]:
     """Yield reasons to doubt the level if servers counted more or fewer tokens than we sent and received.
 
     Requests of other clients make the servers' counts larger. Unsuccessful requests make the expected count a
-    range, because the server may have generated tokens that we did not receive. A restarted server, or one
-    that did not become idle after the level, is also a reason.
+    range, because the server may have generated tokens that we did not receive. The last counts of a level that
+    was stopped are older than the last tokens. A restarted server, or one that did not become idle after the
+    level, is also a reason.
     """
     if facts.fell:
         yield Validity(
@@ -258,7 +260,7 @@ def _count_doubts(facts: LevelFacts) -> Iterator[Validity]:
                 code=FOREIGN_TRAFFIC,
                 message=f"the server took in {taken:,.0f} prompt tokens, {over:,.0f} more than were sent",
             )
-    if generated is None or facts.unsettled:
+    if generated is None or facts.unsettled or facts.cut_short:
         return
     received = facts.generated_tokens
     low, high = received * (1 - MOST_MISMATCH), (received + facts.open_tokens) * (1 + MOST_MISMATCH)
