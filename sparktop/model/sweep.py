@@ -105,6 +105,8 @@ class LimitLine(Struct, frozen=True):
     value: float
     concurrency: int | None = None
     """The only concurrency for which a value of the metric is limited; None: the limit holds for all."""
+    target: str = ""
+    """The first target whose limit it is; "" for the only limit of a plot, or one of all targets."""
 
 
 class CurvePlot(Struct, frozen=True):
@@ -127,6 +129,12 @@ class CurvePlot(Struct, frozen=True):
     def heading(self) -> str:
         """Title and unit, with the prompt length where levels differ in it."""
         return f"{self.title} in {self.unit}{self.of_lengths and f', {self.of_lengths}'}"
+
+    def place_of(self, limit: LimitLine) -> int | None:
+        """Return the place of the first line of the target whose limit it is; None for one of all targets."""
+        # A target with several depths or lengths has a line for each, whose names begin with its own.
+        names = (line.place for line in self.lines if f"{line.name} ".startswith(f"{limit.target} "))
+        return next(names, None)
 
 
 class ComparedLevel(Struct, frozen=True):

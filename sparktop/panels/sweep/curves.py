@@ -73,8 +73,8 @@ def legend_rows(plots: Sequence[CurvePlot], width: int) -> list[Row]:
     rows = flow_pieces(legend_pieces(plots), width)
     if len(rows) > 1:
         rows = flow_pieces(legend_pieces(plots, short=True), width)
-    limits = dict.fromkeys(limit.words for plot in plots for limit in plot.limits)
-    rows += [[("┄ ", "title"), label(words)] for words in limits]
+    limits = {limit.words: plot.place_of(limit) for plot in plots for limit in plot.limits}
+    rows += [[("┄ ", _layer_role(_limit_layer(place))), label(words)] for words, place in limits.items()]
     definitions = dict.fromkeys(
         f"{plot.title} of {line.reference or line.name}: {line.definition}"
         for plot in plots
@@ -169,7 +169,7 @@ _WIDE = 56
 _ROUND = tuple(step * 10.0**power for step in (1, 5, 2) for power in range(-3, 7))
 """Values that a logarithmic scale labels, the roundest first."""
 _LIMIT = 1000
-"""Number of the layer of limit lines in the dot grid; curves have the place of their line."""
+"""Number of the layer of limits of all targets in the dot grid; curves have the place of their line."""
 _MISSED = 1001
 """Number of the layer of points that miss the limit of their plot."""
 _AROUND = 3
@@ -211,7 +211,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     grid = DotGrid(cells, plot_height)
     place = _PlotPlaces(_axis_of_points(values, cells), grid, *plot_ends(plot))
     for limit in plot.limits:
-        _draw_limit(place, limit)
+        _draw_limit(place, limit, _limit_layer(plot.place_of(limit)))
     sign = 1 if plot.more_is_better else -1
     # The line with the best value at its last point comes last; published references come before all others.
     worst_first = sorted(
@@ -221,10 +221,8 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     _draw_curves(place, plot, worst_first)
     names = _names_rows(plot, place, worst_first[::-1], beside) if beside else [[]] * plot_height
     parts = zip(_scale_rows(plot_height, place), grid.rows(), names, strict=True)
-    roles = {NO_LAYER: "text", _LIMIT: "title", _MISSED: "bad"}
     body = [
-        [*scale, *((text, roles.get(layer) or part_role(layer)) for text, layer in runs), *name]
-        for scale, runs, name in parts
+        [*scale, *((text, _layer_role(layer)) for text, layer in runs), *name] for scale, runs, name in parts
     ]
     below = centred_labels([(point.value, point.words) for point in points], place.axis)
     better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
@@ -236,6 +234,16 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
         [label(fit(points[0].kind.sign, _EDGE - 1, "right") + " "), label(below)],
     ]
     return [merge_runs(fit_row(row, width)) for row in rows][:height]
+
+
+def _limit_layer(place: int | None) -> int:
+    """Return the layer of a limit line: that of its target's curve, which is at `place` of all lines."""
+    return _LIMIT if place is None else place
+
+
+def _layer_role(layer: int) -> str:
+    """Return the role (colour name) of a layer of the dot grid."""
+    return {NO_LAYER: "text", _LIMIT: "title", _MISSED: "bad"}.get(layer) or part_role(layer)
 
 
 def _axis_of_points(values: Sequence[float], width: int) -> PlotAxis:
@@ -284,7 +292,7 @@ def _scale_rows(plot_height: int, place: _PlotPlaces) -> list[Row]:
     return rows
 
 
-def _draw_limit(place: _PlotPlaces, limit: LimitLine) -> None:
+def _draw_limit(place: _PlotPlaces, limit: LimitLine, layer: int) -> None:
     """Draw a limit across the plot, or only near the concurrency for which it holds."""
     grid = place.grid
     if limit.value <= place.top:
@@ -293,7 +301,7 @@ def _draw_limit(place: _PlotPlaces, limit: LimitLine) -> None:
             middle = place.x(limit.concurrency) // 2
             columns = range(max(0, middle - _AROUND), middle + _AROUND + 1)
         for column in columns:
-            grid.put(column, grid.row_of(place.y(limit.value)), "┄", _LIMIT)
+            grid.put(column, grid.row_of(place.y(limit.value)), "┄", layer)
 
 
 def _draw_interval(place: _PlotPlaces, point: CurvePoint, index: int) -> None:

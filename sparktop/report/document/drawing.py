@@ -60,6 +60,7 @@ STYLE = f"""\
 .plot .end {{ text-anchor: end; }} .plot .middle {{ text-anchor: middle; }}
 .plot .grid {{ stroke: var(--line); fill: none; }}
 .plot .limit {{ stroke: var(--warn); stroke-dasharray: 5 4; fill: none; }}
+.plot .own {{ stroke: currentColor; }}
 .plot .curve {{ stroke: currentColor; stroke-width: 2; fill: none; }}
 .plot .reference {{ stroke-dasharray: 2 4; }} .plot .second {{ stroke-dasharray: 4 3; stroke-width: 1.4; }}
 .plot .band {{ fill: currentColor; opacity: .18; }}

@@ -16,7 +16,7 @@ from sparktop.graphics.axes import PlotAxis, nice_ceiling
 from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import tick
 from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
-from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint
+from sparktop.model.sweep import CurveLine, CurvePlot, CurvePoint, LimitLine
 from sparktop.model.text import clean
 from sparktop.panels.sweep.curves import plot_ends
 from sparktop.report.document.drawing import (
@@ -126,7 +126,7 @@ def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -
         y_axis=PlotAxis(bottom, top, 1, ratios=bottom > 0),
         margin=label_width([line.name for line in plot.lines]),
         notes=[
-            ("" if at else "limit", words)
+            ("" if at else _limit_class(plot, limit), words)
             for limit in plot.limits
             for at, words in enumerate(wrap(limit.words, NOTE_CELLS))
         ]
@@ -160,7 +160,13 @@ def _limit_lines(plot: CurvePlot, frame: Frame) -> Iterator[str]:
             if limit.concurrency is not None:  # the limit holds there alone: no line across the others
                 middle = frame.x(limit.concurrency)
                 left, right = max(LEFT, middle - _AROUND), min(frame.right, middle + _AROUND)
-            yield svg.line(left, y, right, y, class_="limit")
+            yield svg.line(left, y, right, y, class_=_limit_class(plot, limit))
+
+
+def _limit_class(plot: CurvePlot, limit: LimitLine) -> str:
+    """Return the CSS classes of a limit's line: that of a single target has the colour of its curve."""
+    place = plot.place_of(limit)
+    return "limit" if place is None else f"limit own {series_class(place)}"
 
 
 def _curve_svg(frame: Frame, line: CurveLine, number: int, metric: Metric) -> str:

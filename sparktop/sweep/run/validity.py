@@ -234,9 +234,9 @@ def _count_doubts(facts: LevelFacts) -> Iterator[Validity]:
     """Yield reasons to doubt the level if servers counted more or fewer tokens than we sent and received.
 
     Requests of other clients make the servers' counts larger. Unsuccessful requests make the expected count a
-    range, because the server may have generated tokens that we did not receive. The last counts of a level that
-    was stopped are older than the last tokens. A restarted server, or one that did not become idle after the
-    level, is also a reason.
+    range, because the server may have generated tokens that we did not receive. The last counts of a stopped
+    level are older than its last tokens. A restarted server, or one that did not become idle after the level,
+    is also a reason.
     """
     if facts.fell:
         yield Validity(

@@ -151,9 +151,11 @@ def _roofline(result: SweepResult) -> Iterable[LimitLine]:
             limit = 100 * rate.mean / share
             by_limit.setdefault(round(limit), (limit, []))[1].append(target.name)
     for limit, names in by_limit.values():
-        of_servers = f"{names_in_words(list(dict.fromkeys(names)))}: " if len(by_limit) > 1 else ""
+        several = len(by_limit) > 1
+        of_servers = f"{names_in_words(list(dict.fromkeys(names)))}: " if several else ""
         words = f"{of_servers}memory bandwidth allows one request {limit:.0f} tok/s"
-        yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT)
+        target = names[0] if several else ""
+        yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT, target=target)
 
 
 def _slo_limits(result: SweepResult) -> Iterable[LimitLine]:

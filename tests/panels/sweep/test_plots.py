@@ -24,6 +24,7 @@ from sparktop.panels.sweep.curves import curve_rows, legend_rows, line_letter, p
 from sparktop.panels.sweep.live import timeline_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
+from sparktop.sweep.formats.drawings import curve_drawing
 from sparktop.sweep.view.curves import curve_plots
 from tests.panels.drawn import texts
 from tests.panels.sweep_views import published
@@ -58,6 +59,26 @@ def test_targets_have_letters_and_references_figures() -> None:
     legend = "".join(texts(legend_rows([drawn], 100)))
     assert "A ⠶⠶⠶ x" in legend
     assert "1 ⠄ ⠄ y (ref:table)" in legend
+
+
+def test_limits_of_single_targets_have_their_colours() -> None:
+    """In the plot and in the legend, on the screen and as SVG; that of all has its own."""
+    words = {"b": "b: 60 tok/s", "a": "a and c: 80 tok/s", "": "wanted: 70 tok/s"}
+    values = {"b": 60.0, "a": 80.0, "": 70.0}
+    limits = tuple(LimitLine("decode_tps", text, values[of], target=of) for of, text in words.items())
+    lines = [line(name, {1: 10.0, 2: 90.0}) for name in ("a", "b @4k", "c")]
+    drawn = plot(*lines, limits=limits)
+    own = {"b": part_role(1), "a": part_role(0), "": "title"}
+    legend = {row[1][0].strip(): row[0][1] for row in legend_rows([drawn], 100) if row[0][0] == "┄ "}
+    assert legend == {words[of]: role for of, role in own.items()}
+    dashes = [role for row in curve_rows(drawn, 80, 24) for text, role in row if "┄" in text]
+    assert list(dict.fromkeys(dashes)) == [own["a"], own[""], own["b"]]
+    picture = curve_drawing(drawn).body
+    assert [picture.count(f'class="{kind}"') for kind in ("limit own s0", "limit own s1", "limit")] == [
+        2,
+        2,
+        2,
+    ]
 
 
 def test_a_line_has_one_letter_in_all_plots() -> None:
