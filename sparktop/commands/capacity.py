@@ -142,7 +142,7 @@ def run(arguments: argparse.Namespace) -> int:
             tell(answer_of(answered))
         return 0
     capacity = capacity_of(arguments)
-    watch = configured_watch(arguments.config, os.environ) or Watch()
+    watch = configured_watch(arguments.config, os.environ, needed=not arguments.targets) or Watch()
     keys = target_keys(arguments.api_key_env, arguments.targets, os.environ)
     targets, watch = asyncio.run(choose_targets(list(arguments.targets), [], watch, arguments.model, keys))
     guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sparktop.colors.palette import find_palette, palettes
 from sparktop.commands.output import tell
-from sparktop.errors import UsageError, did_you_mean
+from sparktop.errors import ConfigError, UsageError, did_you_mean
 from sparktop.files import find_config
 from sparktop.model.targets import ARGUMENTS, BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.model.text import clean, free_name
@@ -33,28 +33,39 @@ def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
         UsageError: a target or the theme cannot be used.
         ConfigError: the file cannot be used.
     """
-    watch = configured_watch(arguments.config, env)
+    try:
+        watch = configured_watch(arguments.config, env, needed=not arguments.targets)
+    except ConfigError:
+        apply_arguments(Watch(), arguments, env, has_file=False)  # its errors come before those of a file
+        raise
     return apply_arguments(watch or Watch(), arguments, env, has_file=watch is not None)
 
 
-def configured_watch(name: str | None, env: Mapping[str, str]) -> Watch | None:
+def configured_watch(name: str | None, env: Mapping[str, str], *, needed: bool = True) -> Watch | None:
     """Return what the configuration file names, and print its warnings; None without a file.
 
-    `name` is the file's name if the user gave one.
+    `name` is the file's name if the user gave one. Where the file is not `needed`, since the arguments say
+    what is meant, one that was only found and may not do what it says is left out, with a line that says so.
 
     Raises:
-        ConfigError: the file cannot be used, or it was only found and may not do what it says.
+        ConfigError: the file cannot be used, or it is needed, was only found and may not do what it says.
     """
     path = find_config(name, env)
     if path is None:
         return None
     # Late: without a file they are not needed.
     from sparktop.config.schema import check
-    from sparktop.config.trust import read_checked, request_trust
+    from sparktop.config.trust import UntrustedError, read_checked, request_trust
 
-    text, status, was_discovered = read_checked(name, path, env)
-    config = check(path, text)
-    trusted = not was_discovered or request_trust(path, status, text, config.sensitive_settings(), env)
+    try:
+        text, status, was_discovered = read_checked(name, path, env)
+        config = check(path, text)
+        trusted = not was_discovered or request_trust(path, status, text, config.sensitive_settings(), env)
+    except UntrustedError as error:
+        if needed:
+            raise
+        tell(str(error).partition("\n")[0])
+        return None
     for line in config.warnings(env):
         tell(line)
     return replace(config.watch(env), is_trusted=trusted)

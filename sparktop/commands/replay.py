@@ -106,7 +106,7 @@ def _prepared(arguments: argparse.Namespace, *, is_terminal: bool) -> tuple[Repl
 
     open_log(os.environ)
     theme = checked_theme(arguments.theme)
-    settings = configured_watch(arguments.config, os.environ) or Watch()
+    settings = configured_watch(arguments.config, os.environ, needed=False) or Watch()
     if not arguments.files:
         newest = parts(flight_folder(os.environ))[-1:]
         note = "".join(f"; the newest minutes of the viewer are in {clean(path, 200)}" for path in newest)

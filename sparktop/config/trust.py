@@ -33,6 +33,10 @@ _WAYS_OUT = (
 """What a user can do about a file that is not used."""
 
 
+class UntrustedError(ConfigError):
+    """A file that was only found may not be used; the first line of the message says so and why."""
+
+
 def is_discovered(named: str | None, path: Path, env: Mapping[str, str]) -> bool:
     """Return whether `path` was only discovered: not named, and not in the user's configuration folder."""
     if named or env.get("SPARKTOP_CONFIG"):
@@ -180,7 +184,8 @@ def read_checked(named: str | None, path: Path, env: Mapping[str, str]) -> tuple
     """Return the text of the file that `find_config` returned, its status, and whether it was discovered.
 
     Raises:
-        ConfigError: it cannot be read, or it was discovered and somebody else could have written it.
+        UntrustedError: it was discovered and somebody else could have written it.
+        ConfigError: it cannot be read.
     """
     was_discovered = is_discovered(named, path, env)
     text, status = read_discovered(path) if was_discovered else read_config(path)
@@ -191,7 +196,8 @@ def read_discovered(path: Path) -> tuple[str, os.stat_result]:
     """Return the text and status of a file that was only discovered, unless others could have written it.
 
     Raises:
-        ConfigError: it cannot be read, or somebody else could have written it.
+        UntrustedError: somebody else could have written it.
+        ConfigError: it cannot be read.
     """
     with suppress(OSError):  # what cannot be examined is not read either
         if not path.is_file() and path.exists():
@@ -202,9 +208,9 @@ def read_discovered(path: Path) -> tuple[str, os.stat_result]:
     return text, status
 
 
-def _refusal_error(path: Path, reason: str) -> ConfigError:
+def _refusal_error(path: Path, reason: str) -> UntrustedError:
     file = clean(path, 300)
-    return ConfigError(
+    return UntrustedError(
         f"{file}: found in the current folder and not used: {reason}. "
         f"Use it: --config {file}; skip it: --config /dev/null"
     )
@@ -219,7 +225,8 @@ def request_trust(
     terminal, and a yes is stored: once for this content.
 
     Raises:
-        ConfigError: the user said no, could not be asked, or the approval cannot be stored.
+        UntrustedError: the user said no, or could not be asked.
+        ConfigError: the approval cannot be stored.
     """
     approvals = Approvals(env)
     if approvals.has(path, status, text):
@@ -228,12 +235,12 @@ def request_trust(
         return False
     ask = _find_asker()
     if ask is None:
-        raise ConfigError(untrusted_message(path, sensitive))
+        raise UntrustedError(untrusted_message(path, sensitive))
     file = clean(path, 300)
     first = f"{file} was found in this folder: as others may have written it, you are asked about:"
     question = [first, *sensitive_lines(sensitive)]
     if not ask("\n".join(question)):
-        raise ConfigError(f"{file}: not used; skip it: sparktop --config /dev/null")
+        raise UntrustedError(f"{file}: not used; skip it: sparktop --config /dev/null")
     approvals.add(path, status, text)
     return True
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.cli import main
-from sparktop.commands.choice import configured_watch
+from sparktop.commands.choice import choose, configured_watch
 from sparktop.config import schema, trust
 from sparktop.config.schema import SETTINGS, Kind, Reach, check
 from sparktop.errors import ConfigError
@@ -315,7 +316,10 @@ def test_many_sensitive_settings_are_listed_in_short(env: dict[str, str]) -> Non
 
 
 def test_commands_say_it(env: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    """`config --check` reports it, and approves nothing; without a terminal a command ends with code 2."""
+    """`config --check` reports it, and approves nothing; a command goes on without it where it has a target.
+
+    Else it ends with code 2, after what is wrong with its arguments.
+    """
     write(f"{POWERS['bearer file']}\n{POWERS['hook']}")
     assert main(["config", "--check"]) == 0
     said = capsys.readouterr()
@@ -323,5 +327,13 @@ def test_commands_say_it(env: dict[str, str], capsys: pytest.CaptureFixture[str]
     assert "valid" in said.out
     with pytest.raises(ConfigError):
         configured_watch(None, env)
-    assert main(["snapshot", "127.0.0.1:9", "--seconds", "1"]) == 2
+    assert main(["snapshot", "--seconds", "1"]) == 2
     assert "sparktop config --trust" in capsys.readouterr().err
+    assert main(["snapshot", "--api-key-env", "NO_KEY"]) == 2
+    assert capsys.readouterr().err.startswith("sparktop: --api-key-env NAME needs a TARGET")
+    skipped = "sparktop.toml: found in the current folder and not used: others may have written"
+    watch = choose(Namespace(config=None, targets=["192.0.2.1:8000"]), env)
+    assert ([one.url for one in watch.backends], watch.events.hook) == (["http://192.0.2.1:8000"], ())
+    assert main(["sweep", "http://192.0.2.1:1", "--preset", "nope"]) == 2
+    first, second, third = capsys.readouterr().err.splitlines()
+    assert (skipped in first, skipped in second, "nope" in third) == (True, True, True)

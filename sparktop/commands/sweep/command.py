@@ -334,7 +334,8 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.sweep.run.forecast import plan_line
 
     open_log(os.environ)
-    watch = configured_watch(arguments.config, os.environ) or Watch()
+    needed = not (arguments.targets or arguments.target)
+    watch = configured_watch(arguments.config, os.environ, needed=needed) or Watch()
     if arguments.preset == "":
         return _list_presets(watch.sweeps)
     output = output_file(arguments.output)
