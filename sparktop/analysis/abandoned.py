@@ -26,14 +26,14 @@ from msgspec import Struct
 
 from sparktop.analysis.placement import normal_host, port_of, server_process
 from sparktop.graphics import numbers
-from sparktop.model.event import Finding, Severity, Sure, Values
+from sparktop.model.event import Finding, FindingKind, Severity, Sure, Values
 from sparktop.model.explained import FINDINGS
 from sparktop.model.node import GIB, Sockets, Workload, end_marks
 from sparktop.model.router import UNKNOWN_KIND, RouterView
 from sparktop.model.series import known_sum
 from sparktop.model.snapshot import BackendState, BackendView, EachServer, Situation
 
-FOR_NOBODY, ORPHANED = "for-nobody", "orphaned-engine"
+FOR_NOBODY, ORPHANED = FindingKind.FOR_NOBODY, FindingKind.ORPHANED_ENGINE
 """Kinds of findings."""
 HOLD_S = 30.0
 """Seconds for which requests must have had no client: an abort takes a second or two."""

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.speed_state import is_gb10
 from sparktop.analysis.stall import BLIND_S, GB10_POWER_W, GpuWork, gpu_words, rdma_mb_per_s, running_compiler
-from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.event import Finding, FindingKind, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.node import GIB, GpuReading, NodeSample
 from sparktop.model.series import known_max, known_min
@@ -230,7 +230,7 @@ def is_warm(starts: list[PastStart], boot_id: str | None) -> bool:
 # called certain.
 
 
-STUCK = "start-stuck"
+STUCK = FindingKind.START_STUCK
 _LONGER = 1.2
 """A phase is judged once it lasts so many times as long as in the last start."""
 _MEMORY_BYTES, _READ_BYTES, _CACHE_BYTES = 8 << 20, 4 << 20, 32 << 20

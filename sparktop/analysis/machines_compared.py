@@ -17,14 +17,14 @@ from typing import NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.event import Finding, FindingKind, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.node import UNLIMITED, ClockGap, EngineSetup, MachineSetup, NetworkReading, Rail
 from sparktop.model.snapshot import NodeView, Situation
 from sparktop.model.text import known_texts
 
 Value = TypeVar("Value")
-DIFFER, SETUP = "machines-differ", "machine-setup"
+DIFFER, SETUP = FindingKind.MACHINES_DIFFER, FindingKind.MACHINE_SETUP
 """Kinds: machines differ; a fact is wrong on one machine, whatever the others have."""
 LOOK_AGAIN_S = 5.0
 """Seconds between two comparisons."""
@@ -287,7 +287,7 @@ def groups_of(now: Situation) -> list[MachineGroup]:
 
 
 def _finding(
-    group: MachineGroup, view: NodeView | None, fact: Fact, line: str, *, kind: str = DIFFER
+    group: MachineGroup, view: NodeView | None, fact: Fact, line: str, *, kind: FindingKind = DIFFER
 ) -> Finding:
     """Return a finding about the engine, or about the machine `view` where none spans the group."""
     subject = group.engine if kind == DIFFER and group.engine is not None else None

@@ -18,11 +18,11 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from sparktop.model.engine import Histogram, PrefixCache
-from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.event import Finding, FindingKind, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.snapshot import BackendView, PrefixUse, Situation
 
-KIND = "prefix-unused"
+KIND = FindingKind.PREFIX_UNUSED
 LEAST_PROMPTS, LEAST_TOKENS = 12, 20_000
 """Prompts and their tokens that a verdict needs."""
 SHORT_TOKENS = 512

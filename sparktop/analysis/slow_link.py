@@ -20,12 +20,12 @@ from typing import NamedTuple
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED, is_gb10
 from sparktop.analysis.stall import GB10_POWER_W
 from sparktop.analysis.yardsticks import own_best
-from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.event import Finding, FindingKind, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.series import known_max, known_min
 from sparktop.model.snapshot import BackendView, NodeView, Situation
 
-KIND = "slow-link"
+KIND = FindingKind.SLOW_LINK
 SLOWER = 1.3
 """Steps count as slow from this multiple of the server's own best at this batch on."""
 _WELL = 1.1

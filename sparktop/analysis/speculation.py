@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from sparktop.analysis.yardsticks import MOST_PROMPT, batch_key
-from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.event import Finding, FindingKind, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.snapshot import BackendView, Situation
 
-KIND = "draft-length"
+KIND = FindingKind.DRAFT_LENGTH
 MARGIN, ALERT_MARGIN = 0.1, 0.2
 """Gain from which on another length is named, and is an alert."""
 _STAYS = 0.5

@@ -19,7 +19,7 @@ from statistics import median
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.model.event import Finding, Severity, Sure
+from sparktop.model.event import Finding, FindingKind, Severity, Sure
 from sparktop.model.explained import FINDINGS
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import FREE_PART, GIB, MemoryAsk, MemoryGuard, NodeSample, Workloads
@@ -33,7 +33,7 @@ from sparktop.model.snapshot import (
     minutes,
 )
 
-SHORT, FITS, HELD = "start-short", "start-fits", "memory-held"
+SHORT, FITS, HELD = FindingKind.START_SHORT, FindingKind.START_FITS, FindingKind.MEMORY_HELD
 CONTEXT_BYTES, _CONTEXT_GPU_BYTES = round(2.6 * GIB), round(0.6 * GIB)
 """What vLLM's process has taken of a GB10 before it reads what is free: 2.6 to 2.7 GiB (llamastash #81).
 The second is the same of a GPU with memory of its own: its context."""

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 
 from sparktop.analysis.balance.load_grid import interpolate
 from sparktop.analysis.speed_state import SLOW_CLOCK, SLOW_STEPS, THROTTLED
-from sparktop.model.event import Finding, Severity
+from sparktop.model.event import Finding, FindingKind, Severity
 from sparktop.model.explained import FINDINGS
 from sparktop.model.node import ModelWeights
 from sparktop.model.snapshot import BackendView, Situation
@@ -26,7 +26,6 @@ from sparktop.model.yardsticks import (
     PUBLISHED,
     YARDSTICK_KEYS,
     YARDSTICK_WORDS,
-    YARDSTICKS,
     PastSetup,
     PublishedRates,
     SteadyLoad,
@@ -244,7 +243,7 @@ def words(sticks: Sequence[Yardstick]) -> str:
 # Rules: what a server gives beside the yardsticks, and why its steps are slower than they were once.
 
 
-SLOWER = "slower-than-best"
+SLOWER = FindingKind.SLOWER_THAN_BEST
 _SLOWER, _CLEARS = 1.07, 1.04
 """Step time / best of the same batch from which on a server is slower than its best, and down to which it
 stays so: medians of ten looks differ by less between two starts."""
@@ -355,7 +354,9 @@ def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: fl
         key = YARDSTICK_KEYS[stick.name]
         values |= {f"{key}_tps": stick.tps, f"{key}_percent": stick.percent}
     measured = f"{tps:.1f} tok/s at {steady.running:.0f} running"
-    yield Finding(YARDSTICKS, view.name, line, evidence=(("gives", measured), *rows), values=values)
+    yield Finding(
+        FindingKind.YARDSTICKS, view.name, line, evidence=(("gives", measured), *rows), values=values
+    )
 
 
 def changes(earlier: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:

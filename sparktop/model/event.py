@@ -256,11 +256,30 @@ class Sure(StrEnum):
     """Evidence is missing; the finding says which."""
 
 
+class FindingKind(StrEnum):
+    """What a finding is about; `FINDINGS` in `model/explained.py` explains each."""
+
+    FOR_NOBODY = "for-nobody"
+    ORPHANED_ENGINE = "orphaned-engine"
+    YARDSTICKS = "yardsticks"
+    """What a server gives in percent of what it should."""
+    SLOWER_THAN_BEST = "slower-than-best"
+    START_SHORT = "start-short"
+    START_FITS = "start-fits"
+    MEMORY_HELD = "memory-held"
+    DRAFT_LENGTH = "draft-length"
+    PREFIX_UNUSED = "prefix-unused"
+    MACHINES_DIFFER = "machines-differ"
+    MACHINE_SETUP = "machine-setup"
+    SLOW_LINK = "slow-link"
+    START_STUCK = "start-stuck"
+
+
 class Finding(Struct, frozen=True):
     """What a rule found about a server or a machine."""
 
-    kind: str
-    """A key of `FINDINGS` in `model/explained.py`; with a severity also the kind of its alert."""
+    kind: FindingKind
+    """With a severity also the kind of its alert."""
     subject: str
     """Name of the server or machine."""
     line: str

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from sparktop.model.balance import Balance
 from sparktop.model.engine import Histogram, PrefixCache
-from sparktop.model.event import Alert, Event, Finding, Phase, ProgressView, Values
+from sparktop.model.event import Alert, Event, Finding, FindingKind, Phase, ProgressView, Values
 from sparktop.model.failure import Failure
 from sparktop.model.node import GpuReading, LostGpu, MemoryAsk, NodeIdentity, NodeSample, Workload
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
 from sparktop.model.series import Series
 from sparktop.model.targets import StateThresholds
-from sparktop.model.yardsticks import YARDSTICKS, PastSetup, PublishedRates, YardstickBasis
+from sparktop.model.yardsticks import PastSetup, PublishedRates, YardstickBasis
 
 PHASES = ("start", "GPU context", "weights", "compile", "KV pool", "CUDA graphs")
 """The phases of a start in order, as they can be distinguished from outside."""
@@ -505,7 +505,7 @@ class BackendView(Struct, frozen=True, eq=False):
     @property
     def yardsticks(self) -> Values:
         """Its decode rate beside its yardsticks, as "own_best_percent"; empty where nothing is known now."""
-        evidence = (finding.values for finding in self.findings if finding.kind == YARDSTICKS)
+        evidence = (finding.values for finding in self.findings if finding.kind == FindingKind.YARDSTICKS)
         return next(evidence, {}) if self.failure is None else {}
 
     @property

@@ -10,8 +10,6 @@ from msgspec import Struct
 
 from sparktop.model.node import ModelWeights
 
-YARDSTICKS = "yardsticks"
-"""Kind of the finding that says what a server gives in percent of what it should."""
 ENGINE_VERSION, FLAGS = "version", "flags"
 """Names of facts of a setup; with another of them a server has another best of its own."""
 NO_FLAGS = "none"

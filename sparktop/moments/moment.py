@@ -20,7 +20,7 @@ from sparktop.errors import UsageError
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.event import Event
+from sparktop.model.event import Event, FindingKind
 from sparktop.model.figures import Figure, Of, Where, figures
 from sparktop.model.series import Series
 from sparktop.model.snapshot import (
@@ -33,7 +33,6 @@ from sparktop.model.snapshot import (
     SpeedState,
 )
 from sparktop.model.text import clean
-from sparktop.model.yardsticks import YARDSTICKS
 from sparktop.recording.frames import Kind, Record, RecordError
 from sparktop.recording.past import Past, PastPicture
 from sparktop.recording.player import (
@@ -469,7 +468,7 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
     views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
     # What needs attention is an alert, whose events say when it came and went; yardsticks go with the load.
     for finding in (finding_of_view for view in views for finding_of_view in view.findings):
-        if finding.severity is None and finding.kind != YARDSTICKS:
+        if finding.severity is None and finding.kind != FindingKind.YARDSTICKS:
             yield (
                 (finding.of_machine, finding.subject, FINDING, f"{finding.kind}/{finding.key}"),
                 finding.said,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sparktop.analysis.evidence import Evidence, MachineEvidence, MachinePoll, Peer, Poll
 from sparktop.analysis.limited_by import limited_by
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.event import Finding
+from sparktop.model.event import Finding, FindingKind
 from sparktop.model.snapshot import Limit, LimitKind, SpeedState
 from tests.analysis.looks import Served, machine
 
@@ -44,7 +44,7 @@ BALANCED = replace(UNEVEN, word=BalanceWord.BALANCED, word_now=BalanceWord.BALAN
 ROUTED = {"slots": 16, "router": "proxy", "routed": True}
 PINNED = machine(clock=712.0, speed=SpeedState("slow clock", "712 of 3003 MHz at 96 % load, 16 W"))
 SLOW_LINK = Finding(
-    "slow-link",
+    FindingKind.SLOW_LINK,
     "b",
     "slow link: RDMA carries 3.2 of 200 Gb/s, steps take 2.1 × its best",
     values={"rdma_bytes_per_s": 4e8, "ceiling_bytes_per_s": 5e8},

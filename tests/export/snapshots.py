@@ -13,7 +13,7 @@ from sparktop.agent.exposition import encode_page
 from sparktop.demo.machine import IDENTITY, node_sample
 from sparktop.export.metrics import SweptLevel, page_families
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.event import Alert, Finding, Progress, ProgressView, Severity
+from sparktop.model.event import Alert, Finding, FindingKind, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import SelfView
 from sparktop.model.snapshot import (
@@ -29,7 +29,6 @@ from sparktop.model.snapshot import (
     Snapshot,
     SpeedState,
 )
-from sparktop.model.yardsticks import YARDSTICKS
 
 NOW = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 MODEL = "openai/gpt-oss-120b"
@@ -59,7 +58,7 @@ def backend(name: str, group: str = MODEL) -> BackendView:
         step_ms=25.0,
         estimated_read_gb_per_s=200.0,
         roofline_percent=73.0,
-        findings=(Finding(YARDSTICKS, name, "", values=SHARES),),
+        findings=(Finding(FindingKind.YARDSTICKS, name, "", values=SHARES),),
         ttft=LATENCY,
         itl=LATENCY,
         e2e=LATENCY,

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.cli import main
-from sparktop.model.event import Event, Finding, Phase, Severity, condition_label
+from sparktop.model.event import Event, Finding, FindingKind, Phase, Severity, condition_label
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
@@ -354,7 +354,7 @@ def snapshot(seconds: float, *, server: BackendView, node: NodeView) -> Snapshot
 
 def test_states_limits_identities_and_findings_are_changes() -> None:
     """Each has a line with what was before; what is unknown for a while, or only its figures, is none."""
-    finding = Finding("prefix-unused", "a", "prefix cache never hits: 0 of 10")
+    finding = Finding(FindingKind.PREFIX_UNUSED, "a", "prefix cache never hits: 0 of 10")
     server = BackendView("a", "http://a", "g", state=BackendState.IDLE, age_s=0.1, model="m1", version="0.31")
     node = NodeView("n", "local", age_s=0.1, identity=NodeIdentity(driver="580.1.2.3"))
     slots = Limit(LimitKind.SLOTS, "all in use")

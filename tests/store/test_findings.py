@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
 from sparktop.events import event_document
-from sparktop.model.event import Finding, Phase, Severity, Sure
+from sparktop.model.event import Finding, FindingKind, Phase, Severity, Sure
 from sparktop.model.snapshot import Situation
 from sparktop.panels.parts.figures import finding_note, findings_section
 from sparktop.panels.parts.text import row_text, shorten_piece
@@ -22,7 +22,7 @@ from sparktop.store.findings import CurrentFindings
 from tests.store.conftest import World
 
 FINDING = Finding(
-    "prefix-unused",
+    FindingKind.PREFIX_UNUSED,
     "b",
     "prefix cache never hits: 0 of 48,210 prompt tokens",
     fix="a smaller block",
@@ -79,7 +79,7 @@ def test_a_finding_is_an_alert_until_it_ends(told: Told) -> None:
 
 def test_what_a_start_would_need_stays_while_the_server_does_not_answer(told: Told) -> None:
     """Its alert begins once, although the server is announced as unreachable after it."""
-    told.now = (replace(FINDING, kind="start-short", key="spark-a"),)
+    told.now = (replace(FINDING, kind=FindingKind.START_SHORT, key="spark-a"),)
     world = World()
     world.tokens(1000, 0.0)
     for second in range(1, 8):
@@ -117,14 +117,16 @@ def test_a_finding_in_every_form(told: Told) -> None:
     assert [(one["kind"], one["sure"], one["evidence"]) for one in shown] == [
         ("prefix-unused", "likely", [["block", "2,096 tokens; prompts have 812"]])
     ]
-    told.now = (Finding("yardsticks", "b", "62 % of its own best"),)
+    told.now = (Finding(FindingKind.YARDSTICKS, "b", "62 % of its own best"),)
     world.store.judge()
     assert world.store.snapshot().alerts == ()
 
 
 def test_of_too_many_findings_the_most_severe_stay(told: Told) -> None:
     """A critical one is kept, and raises its alert, also where the rules found it last."""
-    facts = tuple(Finding("yardsticks", "b", f"fact {number}", key=f"{number}") for number in range(80))
+    facts = tuple(
+        Finding(FindingKind.YARDSTICKS, "b", f"fact {number}", key=f"{number}") for number in range(80)
+    )
     told.now = (*facts, replace(FINDING, severity=Severity.CRITICAL))
     world = World()
     world.tokens(1000, 0.0)

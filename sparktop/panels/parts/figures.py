@@ -14,12 +14,11 @@ from sparktop.colors.palette import LEVELS, PARTS
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import bar, cell_width, fit, segments
 from sparktop.model.balance import BalanceWord
-from sparktop.model.event import Alert, Finding, Severity
+from sparktop.model.event import Alert, Finding, FindingKind, Severity
 from sparktop.model.failure import FailureKind
 from sparktop.model.router import Scrape, Sum, stale_s
 from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile
 from sparktop.model.text import with_units_joined
-from sparktop.model.yardsticks import YARDSTICKS
 from sparktop.panels.parts.text import Row, Run, fit_row, row_width
 
 LATENCY_WIDTH = 8
@@ -495,7 +494,7 @@ def calm_note(findings: Sequence[Finding]) -> Row:
     """
     if not findings:
         return []
-    key: Row = [] if findings[0].kind == YARDSTICKS else [("enter ", "key")]
+    key: Row = [] if findings[0].kind == FindingKind.YARDSTICKS else [("enter ", "key")]
     return [*_note_runs("", findings[0], "muted"), *key]
 
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.ranks import judge_ranks
-from sparktop.model.event import Finding, Progress, ProgressView, Severity
+from sparktop.model.event import Finding, FindingKind, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.figures import COUNTER_FIGURES
 from sparktop.model.node import GpuReading, NetworkReading, NodeSample, ProcessReading, ProcessTable
@@ -78,7 +78,7 @@ def test_a_title_keeps_the_name_and_a_word_for_the_state(playing: Snapshot, stat
 
 
 YARDSTICKS = Finding(
-    "yardsticks",
+    FindingKind.YARDSTICKS,
     "spark-a",
     "88 % of its own best, 93 % of the best published rate, 52 % of the bandwidth limit",
     values={"own_best_percent": 88.2, "published_percent": 93.1, "limit_percent": 52.0},
@@ -115,7 +115,9 @@ def test_a_sleeping_server_says_first_whether_it_can_wake(
 ) -> None:
     """Where its queue has no room beside that, the line is of its memory, with the key for more."""
     line = f"waking needs 82 GiB, {55 if short else 99} GiB can be had{':' if short else ''}{short}"
-    waking = Finding("start-short" if short else "start-fits", "spark-a", line, severity=severity)
+    waking = Finding(
+        FindingKind.START_SHORT if short else FindingKind.START_FITS, "spark-a", line, severity=severity
+    )
     queue = ProgressView(Progress.STILL, 240.0, "requests wait while it sleeps")
     sleeping = replace(playing.backends[0], findings=(waking,), state=BackendState.ASLEEP, progress=queue)
     shown = replace(playing, backends=(sleeping, *playing.backends[1:]))
@@ -128,7 +130,7 @@ def test_a_sleeping_server_says_first_whether_it_can_wake(
 
 def test_a_finding_leaves_the_limit_where_there_is_room(playing: Snapshot) -> None:
     """Its line and key stand at the left, with the number of those that need attention."""
-    differs = Finding("machines-differ", "spark-a", "MTU differs", severity=Severity.WARNING)
+    differs = Finding(FindingKind.MACHINES_DIFFER, "spark-a", "MTU differs", severity=Severity.WARNING)
     first, _ = edges(playing, differs, replace(differs, line="NCCL differs"), width=120)
     assert first.startswith("╰─ ▲2 MTU differs enter ─")
     assert "limited by memory bandwidth: reads 262 of 273 GB/s" in first
