@@ -329,12 +329,20 @@ def read_user_themes(folder: Path) -> tuple[dict[str, Palette], list[str]]:
 
 
 @cache
+def _shipped_palette(name: str) -> Palette:
+    """Return sparktop's own theme `name`; its file is read once.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    return parse_palette(name, (_shipped_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+@cache
 def shipped_palettes() -> Mapping[str, Palette]:
     """Return sparktop's own themes by name, sorted by name; read once."""
-    return {
-        path.stem: parse_palette(path.stem, path.read_text(encoding="utf-8"))
-        for path in sorted(_shipped_folder().glob("*.toml"))
-    }
+    names = sorted(path.stem for path in _shipped_folder().glob("*.toml"))
+    return {name: _shipped_palette(name) for name in names}
 
 
 @cache
@@ -357,8 +365,9 @@ def find_palette(name: str) -> Palette | None:
     for path in users:
         with suppress(ConfigError, OSError):
             return _read_user_theme(path)[0]
-    path = _shipped_folder() / f"{name}.toml"
-    return parse_palette(name, path.read_text(encoding="utf-8")) if path.is_file() else None
+    with suppress(OSError):
+        return _shipped_palette(name)
+    return None
 
 
 def palettes() -> Mapping[str, Palette]:
@@ -406,7 +415,7 @@ def _readable_own(roles: Iterable[str], colors: Mapping[str, str], *, dark: bool
     """Return sparktop's own colours of `roles` by role, mixed with the text's until they can be read."""
     background = seen_background(colors["background"], colors["text"])
     least = min(_READABLE, contrast(colors["text"], background))
-    ours = shipped_palettes()["spark-dark" if dark else "spark-light"].colors
+    ours = _shipped_palette("spark-dark" if dark else "spark-light").colors
     return {role: with_contrast(ours[role], background, colors["text"], least) for role in roles}
 
 
