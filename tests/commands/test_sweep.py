@@ -37,8 +37,9 @@ from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
 from sparktop.sweep.run.forecast import plan_sentences
-from sparktop.sweep.run.progress import LevelMeasured, LoadBatch, Notice, PhaseChanged, SweepPhase
+from sparktop.sweep.run.progress import LoadBatch, Notice, PhaseChanged, ResultChanged, SweepPhase
 from sparktop.watch.discovery import Found
+from tests.sweep.made_results import made_sweep
 
 WATCH = Watch(
     nodes=(NodeTarget("n1", via="agent", url="http://10.0.0.1:9750"),),
@@ -261,7 +262,7 @@ def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
     line = SweepLine(QUICK, live=False, stream=log)
     line.take(PhaseChanged(SweepPhase.RUNNING, "solo", RUNNING, 0, 3))
     line.take(LoadBatch(RUNNING, ()))
-    line.take(LevelMeasured("solo", LEVEL, None))  # type: ignore[arg-type]  # the line does not read it
+    line.take(ResultChanged(made_sweep(("solo", (LEVEL,))), "solo", LEVEL))
     assert log.getvalue() == f"sparktop: {level_line('solo', LEVEL)}\n"
 
 

@@ -11,7 +11,7 @@ from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult, TargetResult
-from sparktop.sweep.run.progress import LevelMeasured, PhaseChanged, SweepEvent, SweepPhase
+from sparktop.sweep.run.progress import PhaseChanged, ResultChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.watch.monitor import Monitor
 from tests.live.processes import STACK
@@ -34,7 +34,7 @@ class Counted:
         """Read the counters while the servers are idle."""
         if isinstance(event, PhaseChanged) and event.phase is SweepPhase.RUNNING and not self.before:
             self.before = self._read()
-        elif isinstance(event, LevelMeasured):
+        elif isinstance(event, ResultChanged) and event.level is not None:
             self.after = self._read()
 
     def _read(self) -> dict[str, float]:

@@ -24,11 +24,10 @@ from sparktop.sweep.generator.wire import TokenBin
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import (
-    LevelMeasured,
     LoadBatch,
     PhaseChanged,
+    ResultChanged,
     RunCompleted,
-    SweepEnded,
     SweepPhase,
 )
 from sparktop.sweep.view.live import LiveView
@@ -182,7 +181,7 @@ class PlayedSweep:
         made = self.result.target(target)
         assert made is not None
         found = next(one for one in made.levels if one.concurrency == concurrency)
-        self.view.take(LevelMeasured(target, found, self._so_far(target, concurrency)))
+        self.view.take(ResultChanged(self._so_far(target, concurrency), target, found))
 
     def _so_far(self, target: str, concurrency: int) -> SweepResult:
         """Return the result up to and including this level."""
@@ -202,4 +201,4 @@ class PlayedSweep:
         for target in self.result.targets:
             for level in target.levels:
                 self.level(target.name, level.concurrency)
-        self.view.take(SweepEnded(self.result))
+        self.view.take(ResultChanged(self.result))

@@ -22,7 +22,7 @@ from sparktop.model.targets import ModelFacts, SweepSpec, Watch
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.progress import SweepEnded, SweepEvent
+from sparktop.sweep.run.progress import ResultChanged, SweepEvent
 from sparktop.sweep.session import Stage, Sweeping
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.dialogs import AskScreen
@@ -64,7 +64,7 @@ class PlayedRunner:
 
     def take(self, event: SweepEvent) -> None:
         """Pass an event on; `PlayedSweep` calls this method of its view."""
-        if isinstance(event, SweepEnded):
+        if isinstance(event, ResultChanged) and event.result.status is not None:
             return
         for hear in self.hearing:
             hear(event)
@@ -98,7 +98,7 @@ class PlayedRunner:
         if self.keep is not None:
             self.keep(result)
         for hear in self.hearing:
-            hear(SweepEnded(result))
+            hear(ResultChanged(result))
         return result
 
 

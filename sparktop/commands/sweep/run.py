@@ -35,11 +35,9 @@ from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import LevelResult, Rate, SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from sparktop.sweep.run.progress import (
-    GuardSet,
-    LevelMeasured,
     Notice,
     PhaseChanged,
-    SweepEnded,
+    ResultChanged,
     SweepEvent,
 )
 from sparktop.sweep.run.runner import SweepRunner
@@ -170,11 +168,9 @@ class SweepLine:
         match event:
             case Notice():
                 self._print(event.message)
-            case GuardSet():
-                self._print(event.words)
-            case LevelMeasured():
-                self._print(level_line(event.target, event.level))
-            case SweepEnded():
+            case ResultChanged(level=LevelResult() as level):
+                self._print(level_line(event.target, level))
+            case ResultChanged() if event.result.status is not None:
                 self._write(_ERASE if self._live else "")
                 return
             case _:

@@ -1,8 +1,8 @@
 """Computation of a level's entry in the result file from the traces of its requests.
 
 A level is measured in several runs, each a repetition of the same load. `level_result` is the way in; what
-follows it computes what agents show, the phases of a replay, the requests one by one, how they were
-distributed over servers, and the cause that most levels of a search have in common.
+follows it computes what agents show, the phases of a replay, the requests one by one, and how they were
+distributed over servers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 
 from sparktop.model.load import CallStart, ConversationCall, EndReason, Level, LoadKind, LoadMode, TokenSource
 from sparktop.model.series import sum_if_all_known
-from sparktop.model.snapshot import LimitKind
 from sparktop.model.statistics import P90_FROM, quantile
 from sparktop.sweep.result.measure import (
     RequestTrace,
@@ -34,7 +33,6 @@ from sparktop.sweep.result.results import (
     CallGroup,
     Latency,
     LevelResult,
-    LimitSide,
     Quantiles,
     Rate,
     ReplayPhase,
@@ -535,39 +533,3 @@ def split_words(level: LevelResult) -> str | None:
     low, high = round(min(shares)), round(max(shares))
     span = f"{high} %" if low == high else f"{low} to {high} %"
     return f"{span} of {'the' if len(runs) == 1 else 'each'} run's requests on one server"
-
-
-LIMITS_OF_STEPS = (LimitKind.BANDWIDTH.value, LimitKind.DECODE.value)
-"""Limits of decode steps, which the same regression separates."""
-
-
-def common_cause(levels: Iterable[LevelResult]) -> str | None:
-    """Return the limit of steps that most levels have; None unless such limits change more than once.
-
-    With more load, the limit may pass once from one kind to the other; kinds that alternate are noise of the
-    regression that separates both.
-    """
-    ordered = sorted(levels, key=lambda level: level.point.value)
-    kinds = [
-        level.limited_by.kind
-        for level in ordered
-        if level.limited_by is not None and level.limited_by.kind in LIMITS_OF_STEPS
-    ]
-    if sum(kind != other for kind, other in pairwise(kinds)) <= 1:
-        return None
-    return Counter(kinds).most_common(1)[0][0]
-
-
-def with_common_cause(levels: Sequence[LevelResult]) -> tuple[LevelResult, ...]:
-    """Return the levels of a search, those limited by steps with the cause of most of them."""
-    cause = common_cause(levels)
-    return tuple(level if cause is None else _with_cause(level, cause) for level in levels)
-
-
-def _with_cause(level: LevelResult, cause: str) -> LevelResult:
-    """Return a level whose limit of steps is `cause`; one with another kind of limit is returned as it is."""
-    limit = level.limited_by
-    if limit is None or limit.kind not in LIMITS_OF_STEPS or limit.kind == cause:
-        return level
-    reason = f"as at most levels; by its own figures {limit.kind}, within noise: {limit.reason}"
-    return level.model_copy(update={"limited_by": LimitSide(kind=cause, reason=reason, server=limit.server)})

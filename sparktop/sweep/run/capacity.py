@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import TypeVar
 
 from msgspec import Struct, field
@@ -16,7 +17,7 @@ from sparktop.sweep.compare.ratio import main_rate, rate_ratio
 from sparktop.sweep.plan.capacity import RequestPace, level_plan, longest_seconds
 from sparktop.sweep.plan.plan import Capacity, Plan, RunBatch
 from sparktop.sweep.plan.slo import words_of
-from sparktop.sweep.result.level import LIMITS_OF_STEPS, common_cause, level_result, with_common_cause
+from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import (
     CapacityAnswer,
@@ -30,7 +31,7 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.run.judgement import LoadVerdict, Shares, Verdict, judge
 from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.preparation import PreparedTarget
-from sparktop.sweep.run.progress import SearchJudged
+from sparktop.sweep.run.progress import ResultChanged
 from sparktop.sweep.run.result_builder import ResultBuilder
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, CapacitySearch, keeps_up
 from sparktop.sweep.terms.definitions import METRICS
@@ -43,6 +44,8 @@ _LEAST_REQUESTS = 5
 """Requests in each of two runs from which on their shares are compared."""
 _NO_REASON = {LimitKind.UNKNOWN.value, LimitKind.CLIENT.value, LimitKind.CLIENT_OR_ROUTER.value}
 """Limits that do not say what the server needs more of."""
+_LIMITS_OF_STEPS = {LimitKind.BANDWIDTH.value, LimitKind.DECODE.value}
+"""Limits of decode steps."""
 
 
 def capacity_result(capacity: Capacity, answers: dict[str, CapacityAnswer]) -> CapacityResult:
@@ -119,30 +122,15 @@ def _limit_at_border(levels: dict[float, LevelResult], holds: float | None, bord
 
     `holds` is the largest load that holds.
     """
-    evident = _evident_load(levels, border)
-    limit = limit_of_level(levels[evident], evident)
+    limit = limit_of_level(levels[border], border)
     if limit.kind is None:
         return limit
     elsewhere: dict[str, tuple[float, ...]] = {}
-    loads = sorted(levels)
-    for load, level in zip(loads, with_common_cause([levels[load] for load in loads]), strict=True):
+    for load, level in sorted(levels.items(), key=itemgetter(0)):
         kind = None if level.limited_by is None else level.limited_by.kind
         if kind is not None and (load == holds or load > border) and kind not in {limit.kind, *_NO_REASON}:
             elsewhere[kind] = (*elsewhere.get(kind, ()), load)
     return limit.model_copy(update={"elsewhere": elsewhere})
-
-
-def _evident_load(levels: dict[float, LevelResult], border: float) -> float:
-    """Return the load whose limit is quoted for `border`: itself, or one that names the cause of slow steps.
-
-    That is the nearest one, where the levels have such a cause in common and steps are the limit at `border`.
-    """
-    cause, at_border = common_cause(levels.values()), levels[border].limited_by
-    if cause is None or at_border is None or at_border.kind not in LIMITS_OF_STEPS:
-        return border
-    limits = {load: level.limited_by for load, level in levels.items()}
-    alike = [load for load, limit in limits.items() if limit is not None and limit.kind == cause]
-    return min(alike, key=lambda load: (abs(load - border), load))
 
 
 def limit_of_level(level: LevelResult, value: float) -> RanOut:
@@ -165,7 +153,7 @@ def limit_of_level(level: LevelResult, value: float) -> RanOut:
     if limit is None or limit.kind == LimitKind.UNKNOWN.value:
         return RanOut(kind=None, evidence=evidence, value=value)
     # What more requests would do, the hint on steps, is what the search has measured.
-    hint = None if limit.kind in LIMITS_OF_STEPS else limit.hint
+    hint = None if limit.kind in _LIMITS_OF_STEPS else limit.hint
     return RanOut(kind=limit.kind, evidence=evidence, hint=hint, server=limit.server, value=value)
 
 
@@ -362,8 +350,7 @@ class CapacityLevels(Struct, eq=False):
         capacity = self.maker.plan.capacity
         if capacity is not None:
             self.builder.enter_capacity(capacity_result(capacity, {self.prepared.target.name: answer}))
-            if (result := self.builder.result.capacity) is not None:
-                self.maker.emit(SearchJudged(result))
+            self.maker.emit(ResultChanged(self.builder.result))
 
     async def _measure_run(
         self, capacity: Capacity, plan: Plan, value: float, *, decides: bool

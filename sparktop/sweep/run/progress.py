@@ -11,7 +11,7 @@ from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadEvent, RequestEnded, RequestStarted, RunStarted
 from sparktop.sweep.generator.wire import TokenBin
 from sparktop.sweep.plan.plan import Plan
-from sparktop.sweep.result.results import CapacityResult, LevelResult, SweepResult
+from sparktop.sweep.result.results import LevelResult, SweepResult
 
 RATE_WINDOW_S = 2.0
 """Length in seconds of the window for the live token rate."""
@@ -74,25 +74,25 @@ class RunCompleted(Struct, frozen=True):
     level: Level
 
 
-class LevelMeasured(Struct, frozen=True):
-    """Event: a level was measured, and its result computed, including the reasons to doubt the result."""
+class ResultChanged(Struct, frozen=True):
+    """Event: a level was measured, a run of a capacity search was judged, or the sweep is over.
 
-    target: str
-    level: LevelResult
+    The last event of a sweep is one whose result has a status.
+    """
+
     result: SweepResult
     """The result of the sweep so far."""
-
-
-class SearchJudged(Struct, frozen=True):
-    """Event: a run of a capacity search was judged; `found` has the answers so far."""
-
-    found: CapacityResult
+    target: str = ""
+    level: LevelResult | None = None
+    """The level of `target` that was measured, with the reasons to doubt it; None for other changes."""
 
 
 class Notice(Struct, frozen=True):
     """Event: a message to the user, one line of text."""
 
     message: str
+    is_guard: bool = False
+    """Whether it states, before the first level, which limits stop the sweep on which machines."""
 
 
 class PlanFitted(Struct, frozen=True):
@@ -101,29 +101,7 @@ class PlanFitted(Struct, frozen=True):
     plan: Plan
 
 
-class GuardSet(Struct, frozen=True):
-    """Event before the first level: the text `words` states which limits stop the sweep on which machines."""
-
-    words: str
-
-
-class SweepEnded(Struct, frozen=True):
-    """Event: the sweep is over; this is the last event."""
-
-    result: SweepResult
-
-
-SweepEvent = (
-    PhaseChanged
-    | LoadBatch
-    | RunCompleted
-    | LevelMeasured
-    | SearchJudged
-    | Notice
-    | PlanFitted
-    | GuardSet
-    | SweepEnded
-)
+SweepEvent = PhaseChanged | LoadBatch | RunCompleted | ResultChanged | Notice | PlanFitted
 """Every event of a sweep."""
 
 

@@ -16,7 +16,6 @@ from sparktop.sweep.plan.own_requests import request_digest, without_texts
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.plan.texts import texts_digest
-from sparktop.sweep.result.level import with_common_cause
 from sparktop.sweep.result.results import (
     CapacityResult,
     ClientResult,
@@ -141,10 +140,6 @@ class ResultBuilder:
     ) -> SweepResult:
         """Store how the sweep ended, compare the targets if several were measured, and return the result."""
         self._change(status=status, stop_reason=reason, finished_at=finished_at.astimezone(UTC))
-        if self.result.capacity is not None:
-            targets = self.result.targets
-            changed = [each.model_copy(update={"levels": with_common_cause(each.levels)}) for each in targets]
-            self._change(targets=tuple(changed))
         series = [curve for curve in series_of(self.result) if curve.levels]
         if len(series) > 1:
             self._change(comparison=compare(series))

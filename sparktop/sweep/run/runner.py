@@ -38,12 +38,10 @@ from sparktop.sweep.run.judgement import Verdict, judge_level
 from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
 from sparktop.sweep.run.preparation import PreparedTarget, prepare
 from sparktop.sweep.run.progress import (
-    GuardSet,
-    LevelMeasured,
     Notice,
     PhaseChanged,
     PlanFitted,
-    SweepEnded,
+    ResultChanged,
     SweepEvent,
     SweepPhase,
 )
@@ -206,7 +204,7 @@ class SweepRunner:
         if nodes:
             words = guard_words(self._plan.guard, nodes, snapshot.nodes)
             self._builder.enter_guard(words)
-            self._emit(GuardSet(words))
+            self._emit(Notice(words, is_guard=True))
         return targets
 
     def _fit_conversations(self) -> None:
@@ -378,7 +376,7 @@ class SweepRunner:
         level = self._builder.enter_level(name, refused_level(batch.level, words), ())
         self._todo = [later for later in self._todo if later.level != batch.level]
         await asyncio.to_thread(self._save_now)
-        self._emit(LevelMeasured(name, level, self.result))
+        self._emit(ResultChanged(self.result, name, level))
 
     async def _search(self, maker: LevelMaker, prepared: PreparedTarget) -> None:
         """Measure levels on one target until the limit that the plan looks for is found.
@@ -494,7 +492,7 @@ class SweepRunner:
         level = self._builder.enter_level(batch.level.target, result, record.facts.health)
         await asyncio.to_thread(self._save_now)
         if batch.last or self._is_stopped():
-            self._emit(LevelMeasured(batch.level.target, level, self.result))
+            self._emit(ResultChanged(self.result, batch.level.target, level))
         return level
 
     def _finish(self) -> SweepResult:
@@ -511,7 +509,7 @@ class SweepRunner:
             self._builder.finish("done", None, self._now())
         self._builder.mark_simulated(simulated=self._feed.snapshot().simulated)
         self._save_now()
-        self._emit(SweepEnded(self.result))
+        self._emit(ResultChanged(self.result))
         return self.result
 
     def _save_now(self) -> None:

@@ -47,7 +47,7 @@ from sparktop.sweep.result.results import (
     YardstickSide,
     level_of,
 )
-from sparktop.sweep.run.progress import LevelMeasured, PhaseChanged, RunCompleted, SweepPhase
+from sparktop.sweep.run.progress import PhaseChanged, RunCompleted, SweepPhase
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, CUT_SHORT, MAIN_RATES, METRICS
 from sparktop.sweep.view.marks import balance_fields, limit_words, marks_of
 from sparktop.sweep.view.words import conversation_facts, conversation_figures
@@ -145,13 +145,12 @@ class LevelProgress:
         self._levels[key] = replace(level, runs_done=runs_done, share=share)
         self._began_at = None
 
-    def store_result(self, event: LevelMeasured) -> None:
-        """Record the result of a level, which is complete or was cut short."""
-        key = level_of(event.level, event.target, event.result.plan)
+    def store_result(self, key: Level, measured: LevelResult) -> None:
+        """Record the result of the level `key`, which is complete or was cut short."""
         level = self._levels.get(key) or self._new_level(key)
-        state = _measured_state(event.level)
+        state = _measured_state(measured)
         share = level.share if state is LevelState.CUT_SHORT else 1.0
-        self._levels[key] = replace(level, state=state, runs_done=event.level.runs, share=share)
+        self._levels[key] = replace(level, state=state, runs_done=measured.runs, share=share)
         if self.present == key:
             self.present = None
 

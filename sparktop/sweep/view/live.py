@@ -31,20 +31,17 @@ from sparktop.model.sweep import (
 )
 from sparktop.model.yardsticks import Reference
 from sparktop.sweep.plan.plan import Plan, TargetKind
-from sparktop.sweep.result.results import CapacityResult, SweepResult
+from sparktop.sweep.result.results import SweepResult, level_of
 from sparktop.sweep.run.forecast import conditions_words, forecast
 from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
-    GuardSet,
-    LevelMeasured,
     LoadBatch,
     Notice,
     PhaseChanged,
     PlanFitted,
     RecentRates,
+    ResultChanged,
     RunCompleted,
-    SearchJudged,
-    SweepEnded,
     SweepEvent,
     SweepPhase,
 )
@@ -203,8 +200,6 @@ class LiveView:
         self._levels = LevelProgress(plan)
         self._share = 0.0
         """The completed share that was shown last."""
-        self._found: CapacityResult | None = None
-        """The answers of a capacity search so far."""
         self._backends: dict[str, tuple[str, ...]] = {}
         """Names of the watched servers that the load on each target reaches."""
         self._current = _CurrentLevel()
@@ -238,20 +233,15 @@ class LiveView:
                 self._enter_phase(event)
             case RunCompleted():
                 self._levels.end_run(event)
-            case LevelMeasured():
-                self._levels.store_result(event)
-                self._adopt_result(event.result)
-            case SearchJudged():
-                self._found = event.found
+            case ResultChanged():
+                self._change_result(event)
+            case Notice(is_guard=True):
+                self._guard = event.message
             case Notice():
                 self._notices.append(event.message)
                 del self._notices[:-_MOST_NOTICES]
             case PlanFitted():
                 self._plan = self._levels.plan = event.plan
-            case GuardSet():
-                self._guard = event.words
-            case SweepEnded():
-                self._end_sweep(event.result)
 
     def sample(self, snapshot: Snapshot) -> None:
         """Update the view from a snapshot of the monitor: add new samples of the servers and machines."""
@@ -384,9 +374,16 @@ class LiveView:
         self._phase, self._phase_at = event, now_s
         self._levels.enter_phase(event, now_s)
 
-    def _adopt_result(self, result: SweepResult) -> None:
+    def _change_result(self, event: ResultChanged) -> None:
         """Store the newest result, recompute its view, and mark levels of failed targets as left out."""
-        self._result = result
+        self._result = result = event.result
+        if event.level is not None:
+            self._levels.store_result(level_of(event.level, event.target, result.plan), event.level)
+        elif result.status is not None:
+            self._ended_at = self._clock()
+            self._phase = PhaseChanged(SweepPhase.ENDED)
+            self._current = _CurrentLevel()
+            self._levels.end_sweep(result)
         self._results_view = self._view_of(result)
         for target in result.targets:
             if target.error is not None:
@@ -399,13 +396,6 @@ class LiveView:
             references=self._references,
             unfinished=() if result.status is not None else unfinished,
         )
-
-    def _end_sweep(self, result: SweepResult) -> None:
-        self._ended_at = self._clock()
-        self._phase = PhaseChanged(SweepPhase.ENDED)
-        self._current = _CurrentLevel()
-        self._levels.end_sweep(result)
-        self._adopt_result(result)
 
     def _phase_words(self) -> str:
         phase = self._phase
@@ -428,7 +418,8 @@ class LiveView:
         if capacity is None or target is None:
             return ()
         load = None if level is None else level.point.value
-        return (running_search(capacity, self._found, target, load),)
+        found = None if self._result is None else self._result.capacity
+        return (running_search(capacity, found, target, load),)
 
     def _plan_words(self) -> str:
         plan = self._plan

@@ -18,7 +18,7 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.guard import SILENT_S
-from sparktop.sweep.run.progress import LevelMeasured, Notice, PhaseChanged, SweepEvent, SweepPhase
+from sparktop.sweep.run.progress import Notice, PhaseChanged, ResultChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.runner import SweepRunner
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.trouble_bench import Bench, in_mid_level
@@ -68,7 +68,7 @@ async def test_a_killed_generator_fails_the_sweep_and_keeps_the_levels_before(be
     bench.hang_in_runs()
     first = bench.runner(concurrency=(1, 4), runs=1)
     kept = asyncio.Event()
-    first.listen(lambda event: kept.set() if isinstance(event, LevelMeasured) else None)
+    first.listen(lambda event: kept.set() if isinstance(event, ResultChanged) and event.level else None)
     running = asyncio.create_task(first.run())
     # The first level has one request, so there is no wait for four; it is let go at once.
     bench.server.held.set()

@@ -48,11 +48,10 @@ from sparktop.sweep.result.store import load, save
 from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget, unmeasured
 from sparktop.sweep.run.progress import (
-    LevelMeasured,
     LoadBatch,
     PhaseChanged,
+    ResultChanged,
     RunCompleted,
-    SweepEnded,
     SweepPhase,
 )
 from sparktop.sweep.run.server_side import ServerLog, server_point
@@ -127,9 +126,9 @@ def test_a_target_that_does_not_answer_leaves_its_levels_out(played: PlayedSweep
     silent = made_sweep(("spark-a", made), ("proxy", ()))
     targets = (silent.targets[0], silent.targets[1].model_copy(update={"error": "refused"}))
     result = silent.model_copy(update={"targets": targets})
-    played.view.take(LevelMeasured("spark-a", made[0], result.model_copy(update={"status": None})))
+    played.view.take(ResultChanged(result.model_copy(update={"status": None}), "spark-a", made[0]))
     assert [one.state for one in played.view.view().levels][2:] == [LevelState.LEFT_OUT] * 2
-    played.view.take(SweepEnded(result))
+    played.view.take(ResultChanged(result))
     elapsed_s, played.clock.now = played.view.view().elapsed_s, played.clock.now + 60.0
     assert played.view.view().elapsed_s == elapsed_s
 
@@ -156,9 +155,9 @@ def test_the_title_has_the_lengths_of_the_plan_from_the_start() -> None:
     first = made_level(1).model_copy(update={"pp": 5000})
     so_far = made_sweep(("a", [first]))
     so_far = so_far.model_copy(update={"plan": so_far.plan.model_copy(update={"pp": None})})
-    view.take(LevelMeasured("a", first, so_far.model_copy(update={"status": None})))
+    view.take(ResultChanged(so_far.model_copy(update={"status": None}), "a", first))
     assert view.view().plan_words == words
-    view.take(SweepEnded(so_far))
+    view.take(ResultChanged(so_far))
     assert view.view().plan_words == words.replace("–20,000", "")
 
 
@@ -170,7 +169,7 @@ def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) ->
     cut = made_sweep(("spark-a", (first,)), ("proxy", ())).model_copy(
         update={"status": "cancelled", "stop_reason": "cancelled"}
     )
-    played.view.take(SweepEnded(cut))
+    played.view.take(ResultChanged(cut))
     view = played.view.view()
     assert [one.state for one in view.levels] == [
         LevelState.DONE,
@@ -317,7 +316,7 @@ def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) 
     target = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER)
     live = LiveView(Plan((target,), (3,), pp=100, tg=4, runs=2), clock=lambda: 30.0)
     live.take(LoadBatch(LEVEL, (LevelStarted(10.0), *level_events()), at=22.0))
-    live.take(LevelMeasured("proxy", result.targets[0].levels[0], result))
+    live.take(ResultChanged(result, "proxy", result.targets[0].levels[0]))
     shown = live.evidence(LEVEL)
     save(tmp_path / "r.json", result)
     opened = stored_evidence(load(tmp_path / "r.json"), LEVEL)

@@ -31,7 +31,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, capacity_result, drift_of
 from sparktop.sweep.run.judgement import LoadVerdict, judge
 from sparktop.sweep.run.preparation import beyond_context
-from sparktop.sweep.run.progress import LevelMeasured, Notice, PlanFitted, SweepEvent
+from sparktop.sweep.run.progress import Notice, PlanFitted, ResultChanged, SweepEvent
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.view.capacity import answer_words
 from stage.sweep import RehearsedSweep
@@ -81,11 +81,11 @@ async def test_a_search_that_ends_early_keeps_what_was_found(*, server_ends: boo
         capacity = Capacity(LoadKind.CONCURRENCY, conditions, fixed_s=True)
         spec = SweepSpec(duration_s=0.5, prompt_lengths=(16,), tg=4, warmup=False)
         runner = servers.runner(replace(make_capacity_plan(capacity, [target], spec), timeouts=PATIENT))
-        levels: list[LevelMeasured] = []
+        levels: list[ResultChanged] = []
         ending: list[asyncio.Task[None]] = []
 
         def end(event: SweepEvent) -> None:
-            if not isinstance(event, LevelMeasured):
+            if not isinstance(event, ResultChanged) or event.level is None:
                 return
             levels.append(event)
             if len(levels) != 2:
