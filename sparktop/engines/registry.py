@@ -26,21 +26,8 @@ METRICS_PATH = "/metrics"
 """The route of most engines' metrics page, and the first route tried for an unknown engine."""
 
 
-ReadPage: TypeAlias = Callable[[PageText, float, str], EngineSample]
-"""Returns the sample in a metrics page, dated at a time (monotonic seconds), whose names have this prefix;
-raises `PageError`."""
 ReadDocument: TypeAlias = Callable[[bytes, float], EngineSample]
 """Returns the sample in a JSON response, dated at a time (monotonic seconds), or raises `PageError`."""
-
-
-def _page_reader(
-    own_prefix: str, reader: Reader, sample_of: Callable[[Page, float], EngineSample]
-) -> ReadPage:
-    """Return a function that reads a page with `reader` and makes a sample of it.
-
-    `own_prefix` begins the names in `reader`'s table; on a page, the found prefix stands in its place.
-    """
-    return lambda text, at, prefix: sample_of(reader.with_prefix(own_prefix, prefix).read(text), at)
 
 
 class EngineKind(Struct, frozen=True):
@@ -50,8 +37,14 @@ class EngineKind(Struct, frozen=True):
     """
 
     title: str
-    read: ReadPage | None = None
-    """Parses a metrics page; None if the engine has none."""
+    reader: Reader | None = None
+    """Finds the samples on a metrics page by their names; None if the engine has no such page."""
+    sample_of: Callable[[Page, float], EngineSample] = vllm.sample_of
+    """Returns the sample, dated at a time (monotonic seconds), in what `reader` found; raises `PageError`."""
+    table_prefix: str = ""
+    """Begins the names of `reader`; on a page, the prefix that was recognised stands in its place."""
+    mark: str = ""
+    """Where names have no prefix of their own: the beginning by which they are recognised as the engine's."""
     facts: tuple[str, ...] = ()
     """Routes that report a server's identity, requested from time to time."""
     identify: Callable[[Answers], EngineIdentity] = document.identify
@@ -60,7 +53,7 @@ class EngineKind(Struct, frozen=True):
     """Routes in `facts`, each with the one that older versions have in its place."""
     reports: tuple[str, ...] = ("version", "model")
     """Parts of the identity that this engine can report; `facts` are requested again while one of these is
-    missing."""
+    missing. Empty where metrics have a port of their own, where nothing else can be requested."""
     path: str = METRICS_PATH
     """The route that is polled, by default that of the metrics page."""
     prefixes: tuple[str, ...] = ()
@@ -84,32 +77,12 @@ class EngineKind(Struct, frozen=True):
 
 _MINDIE_PREFIX = "npu_cache_usage_"
 """MindIE's other names are a NIM's; vLLM on the same hardware writes "vllm:" before it."""
-
-
-def _read_nim(text: PageText, at: float, prefix: str) -> EngineSample:
-    """Read a page of a NIM, whose names have no prefix of their own, but may have a word before them."""
-    word = prefix.removesuffix(vllm.NIM_PREFIX)
-    return vllm.sample_of_nim(vllm.NIM_READER.with_prefix("", word).read(text), at)
-
-
-def _read_mindie(text: PageText, at: float, prefix: str) -> EngineSample:
-    """Read a page of MindIE, whose names are those of a NIM, and a few of its own."""
-    word = prefix.removesuffix(_MINDIE_PREFIX)
-    return vllm.sample_of(vllm.NIM_READER.with_prefix("", word).read(text), at, engine="mindie")
-
-
-def _engine_with_metrics_port(
-    title: str, read: ReadPage, *prefixes: str, runs_nothing: bool = False
-) -> EngineKind:
-    """Return an engine whose metrics have a port of their own, where nothing else can be requested."""
-    return EngineKind(title, read, reports=(), prefixes=prefixes, runs_nothing=runs_nothing)
-
-
 ENGINES: Mapping[str, EngineKind] = MappingProxyType(
     {
         "vllm": EngineKind(
             "vLLM",
-            _page_reader("vllm:", vllm.READER, vllm.sample_of),
+            vllm.READER,
+            table_prefix="vllm:",
             facts=("/version", "/v1/models"),
             prefixes=PREFIXES["vllm"],
             read_json=openai.read,
@@ -118,7 +91,9 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
         ),
         "sglang": EngineKind(
             "SGLang",
-            _page_reader("sglang:", sglang.READER, sglang.sample_of),
+            sglang.READER,
+            sglang.sample_of,
+            "sglang:",
             facts=sglang.FACTS,
             identify=sglang.identify,
             older=sglang.OLDER,
@@ -128,7 +103,9 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
         ),
         "llamacpp": EngineKind(
             "llama.cpp",
-            _page_reader("llamacpp:", llamacpp.READER, llamacpp.sample_of),
+            llamacpp.READER,
+            llamacpp.sample_of,
+            "llamacpp:",
             facts=llamacpp.FACTS,
             identify=llamacpp.identify,
             prefixes=PREFIXES["llamacpp"],
@@ -137,7 +114,9 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
         ),
         "trtllm": EngineKind(
             "TensorRT-LLM",
-            _page_reader("trtllm_", trtllm.READER, trtllm.sample_of),
+            trtllm.READER,
+            trtllm.sample_of,
+            "trtllm_",
             facts=trtllm.FACTS,
             path=trtllm.PATH,
             prefixes=PREFIXES["trtllm"],
@@ -146,7 +125,9 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
         ),
         "aphrodite": EngineKind(
             "Aphrodite",
-            _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="aphrodite")),
+            vllm.READER,
+            partial(vllm.sample_of, engine="aphrodite"),
+            "vllm:",
             facts=("/version", "/v1/models"),
             prefixes=PREFIXES["aphrodite"],
             read_json=openai.read,
@@ -154,7 +135,9 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
         ),
         "fastdeploy": EngineKind(
             "FastDeploy",
-            _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="fastdeploy")),
+            vllm.READER,
+            partial(vllm.sample_of, engine="fastdeploy"),
+            "vllm:",
             facts=("/v1/models",),
             reports=("model",),
             prefixes=PREFIXES["fastdeploy"],
@@ -162,21 +145,28 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
         ),
         "lmdeploy": EngineKind(
             "LMDeploy",
-            _page_reader("lmdeploy:", vllm.LMDEPLOY_READER, vllm.sample_of_lmdeploy),
+            vllm.LMDEPLOY_READER,
+            vllm.sample_of_lmdeploy,
+            "lmdeploy:",
             facts=("/v1/models",),
             reports=("model",),
             prefixes=PREFIXES["lmdeploy"],
             read_json=openai.read,
             silent="has none with --disable-metrics",
         ),
-        "ray": _engine_with_metrics_port(
+        "ray": EngineKind(
             "Ray Serve LLM",
-            _page_reader("vllm:", vllm.READER, partial(vllm.sample_of, engine="ray")),
-            *PREFIXES[RAY],
+            vllm.READER,
+            partial(vllm.sample_of, engine="ray"),
+            "vllm:",
+            reports=(),
+            prefixes=PREFIXES[RAY],
         ),
         "tgi": EngineKind(
             "TGI",
-            _page_reader("tgi_", tgi.READER, tgi.sample_of),
+            tgi.READER,
+            tgi.sample_of,
+            "tgi_",
             facts=tgi.FACTS,
             identify=tgi.identify,
             prefixes=("tgi_",),
@@ -184,33 +174,54 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
         ),
         "nim": EngineKind(
             "NIM",
-            _read_nim,
+            vllm.NIM_READER,
+            vllm.sample_of_nim,
+            mark=vllm.NIM_PREFIX,
             facts=vllm.NIM_FACTS,
             path=vllm.NIM_PATH,
             prefixes=(vllm.NIM_PREFIX,),
             silent="has none before its first request",
         ),
-        "mindie": _engine_with_metrics_port("MindIE", _read_mindie, _MINDIE_PREFIX),
-        "triton": _engine_with_metrics_port(
+        "mindie": EngineKind(
+            "MindIE",
+            vllm.NIM_READER,
+            partial(vllm.sample_of, engine="mindie"),
+            mark=_MINDIE_PREFIX,
+            reports=(),
+            prefixes=(_MINDIE_PREFIX,),
+        ),
+        "triton": EngineKind(
             "Triton",
-            _page_reader("nv_inference_", workers.TRITON_READER, workers.sample_of_triton),
+            workers.TRITON_READER,
+            workers.sample_of_triton,
             "nv_inference_",
+            reports=(),
+            prefixes=("nv_inference_",),
         ),
-        "max": _engine_with_metrics_port(
-            "Modular MAX", _page_reader("maxserve_", workers.MAX_READER, workers.sample_of_max), "maxserve_"
+        "max": EngineKind(
+            "Modular MAX",
+            workers.MAX_READER,
+            workers.sample_of_max,
+            "maxserve_",
+            reports=(),
+            prefixes=("maxserve_",),
         ),
-        "dynamo": _engine_with_metrics_port(
+        "dynamo": EngineKind(
             "a Dynamo worker",
-            _page_reader("dynamo_component_", workers.DYNAMO_READER, workers.sample_of_dynamo),
+            workers.DYNAMO_READER,
+            workers.sample_of_dynamo,
             "dynamo_component_",
+            reports=(),
+            prefixes=("dynamo_component_",),
             runs_nothing=True,
         ),
-        "lmcache": _engine_with_metrics_port(
+        "lmcache": EngineKind(
             "an LMCache server",
-            _page_reader("lmcache_mp_", workers.LMCACHE_READER, workers.sample_of_lmcache),
+            workers.LMCACHE_READER,
+            workers.sample_of_lmcache,
             "lmcache_mp_",
-            "lmcache_mp:",
-            "lmcache_mp.",
+            reports=(),
+            prefixes=("lmcache_mp_", "lmcache_mp:", "lmcache_mp."),
             runs_nothing=True,
         ),
         "ollama": EngineKind(
@@ -315,7 +326,7 @@ def read_page(
     if engine != "auto" and engine not in ENGINES:
         raise PageError(FailureKind.UNSUPPORTED, f"unknown engine {clean(engine, 40)!r}")
     read_json = None if engine == "auto" else ENGINES[engine].read_json
-    if read_json is not None and (ENGINES[engine].read is None or body.lstrip()[:1] in {b"{", b"["}):
+    if read_json is not None and (ENGINES[engine].reader is None or body.lstrip()[:1] in {b"{", b"["}):
         sample = read_json(body, at)
         answering = ENGINES[sample.engine]
         if sample.note == openai.NOTE and answering.silent:
@@ -330,8 +341,12 @@ def read_page(
     if engine != "auto" and engine not in names and not is_nim:
         message = f"a page of {ENGINES[names[0]].title}, not of {ENGINES[engine].title} as configured"
         raise PageError(FailureKind.UNSUPPORTED, message)
-    reads = [(ENGINES[name].read, prefix) for name, prefix in engines]
-    samples = [read(text, at, prefix) for read, prefix in reads if read is not None]
+    samples: list[EngineSample] = []
+    for name, prefix in engines:
+        kind = ENGINES[name]
+        if kind.reader is not None:
+            reader = kind.reader.with_prefix(kind.table_prefix, prefix.removesuffix(kind.mark))
+            samples.append(kind.sample_of(reader.read(text), at))
     return replace(_merge_samples(samples), answer_ms=answer_ms, page_bytes=len(body), page=body)
 
 

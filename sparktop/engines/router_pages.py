@@ -30,6 +30,11 @@ from sparktop.engines.lanes import label, requests, where
 from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.text import clean
 
+LIVELINESS = "/health/liveliness"
+"""LiteLLM's route that needs no key and starts no work. Never `/health`, which sends completions to every
+deployment."""
+_LONGEST_LIVELINESS = 64
+"""Bytes of that answer, at most: a metrics page, which exporters send on any route, has such words, too."""
 DYNAMO, STACK, LLM_D = "dynamo", "production-stack", "llm-d"
 VLLM_ROUTER, SGLANG_GATEWAY, LLAMA_SWAP = "vllm-router", "sglang-gateway", "llama-swap"
 ENVOY_AI, GPUSTACK, AIBRIX = "envoy-ai-gateway", "gpustack", "aibrix"
@@ -356,3 +361,8 @@ def _values_by_label(family: Family, name: str) -> dict[str, float]:
 def _sum_or_none(family: Family) -> float | None:
     """Return the sum of a gauge that counts requests; None if it is not on the page or invalid."""
     return requests(family) if family else None
+
+
+def is_litellm(body: bytes) -> bool:
+    """Return whether `body` is LiteLLM's answer on the route `LIVELINESS`, "I'm alive!"."""
+    return len(body) <= _LONGEST_LIVELINESS and b"alive" in body.lower()

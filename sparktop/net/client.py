@@ -1,4 +1,4 @@
-"""The HTTP client of all that polls, on connections of aiohttp; what polls one address shares it.
+"""The HTTP client of all that polls, on connections of aiohttp, and the thread that reads long answers.
 
 It bounds the bytes of an answer, packed and unpacked, and its time. It follows no redirect to another host,
 and uses no proxy, no netrc and no cookies. What goes wrong is an `AnswerError`.
@@ -14,9 +14,10 @@ import socket
 import ssl
 import zlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -39,6 +40,7 @@ from sparktop.net.failure import (
     forget_frames,
     host_and_port,
     is_of_proxy,
+    key_problem,
     look_up,
     same_page,
     server_words,
@@ -309,6 +311,37 @@ class SharedSession:
         return self._session
 
 
+AT_ONCE_BYTES = 64 << 10
+"""An answer up to this size is read at once: a page of vLLM with one engine takes a millisecond."""
+_READER = ThreadPoolExecutor(1, "reader")
+"""Reads answers one after the other: two of one server never at the same time, even if the first caller has
+given up. So keys and other sources never wait for a page of megabytes, nor for what is computed of 10,000
+series of a Prometheus."""
+Found = TypeVar("Found")
+
+
+async def in_reader(work: Callable[[], Found]) -> Found:
+    """Return `work()`, which is computed in a thread of its own, after what others wait for there."""
+    return await asyncio.get_running_loop().run_in_executor(_READER, work)
+
+
+async def read_beside(
+    read: Callable[[], Found], size: int, *, at_once: int = AT_ONCE_BYTES, turn: asyncio.Lock | None = None
+) -> Found:
+    """Return `read()`, which reads an answer of `size` bytes; a longer one than `at_once` in a thread.
+
+    Only one thread reads, and in the order of the calls. A caller that is cancelled does not wait for it.
+    `turn` is held while a short answer is read.
+    """
+    if size > at_once:
+        return await in_reader(read)
+    if turn is None:
+        return read()
+    async with turn:
+        await asyncio.sleep(0)  # yield first: a key press or another answer's time stamp comes before
+        return read()
+
+
 class HttpSource:
     """One polled address, over connections that several sources may share."""
 
@@ -319,23 +352,31 @@ class HttpSource:
         tls_ca: str | None,
         session: SharedSession | None,
         clock: Callable[[], float],
+        key: str | None = None,
     ) -> None:
-        """Poll `url` over `session` (None: a private one); `tls_ca` is a file of certificates to trust."""
+        """Poll `url` over `session` (None: a private one); `tls_ca` is a file of certificates to trust.
+
+        `key` is sent as bearer token.
+        """
         self.name = name
         self._url = url
         self._where = host_and_port(url)
+        self._key, self._key_problem = key, key_problem(key)
         self._trust = Trust(tls_ca, self._where)
         self._session = session or SharedSession()
         self._session.join()
         self._clock = clock
         self._closed = False
 
-    async def _get_page(self, path: str, deadline_s: float, key: str | None) -> Response:
-        """Request `path` with `key` as bearer token, within `deadline_s` seconds.
+    async def _get(self, path: str, deadline_s: float) -> Response:
+        """Request `path` within `deadline_s` seconds.
 
         Raises:
-            AnswerError: there is no usable answer with status 200.
+            AnswerError: there is no usable answer with status 200, or no header can hold the key.
         """
+        key = self._key
+        if self._key_problem is not None:
+            raise AnswerError(FailureKind.UNAUTHORIZED, self._key_problem)
         request = Request(self._url + path, self._where, key, tls=self._trust.context())
         began = self._clock()
         try:

@@ -16,11 +16,10 @@ from sparktop.model.node import ClockGap, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReply
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean
-from sparktop.net.client import OK, HttpSource, Request, Response, SharedSession
+from sparktop.net.client import OK, HttpSource, Request, Response, SharedSession, read_beside
 from sparktop.net.failure import AnswerError, first_line, key_problem, server_words, status_error
 from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks, on_local_clock
 from sparktop.sources.replies import ASKS_RANKS, Reply
-from sparktop.sources.source import read_beside
 
 _USUAL_INTERVAL_S = 1.0
 """Seconds between two samples of an agent that does not say it."""

@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
 from msgspec.structs import replace
 
 from sparktop.engines import ENGINES, METRICS_PATH, PageError, llamacpp, read_page, trtllm
-from sparktop.engines.document import Answers, listed_models, parse
+from sparktop.engines.document import listed_models, parse
 from sparktop.engines.openai import NOTE, owners_of
-from sparktop.engines.registry import EngineKind
-from sparktop.engines.router_pages import LISTS, RUNNING, TITLES, WORKERS
+from sparktop.engines.router_pages import LISTS, LIVELINESS, RUNNING, TITLES, WORKERS, is_litellm
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import end_marks
 from sparktop.model.series import known_sum
 from sparktop.model.targets import BackendTarget
 from sparktop.model.text import clean
-from sparktop.net.client import OK, HttpSource, Response, SharedSession
-from sparktop.net.failure import AnswerError, key_problem
-from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
-
-Ask = Callable[[str, float], Awaitable[EngineSample]]
-"""Reads the route of an engine ("auto": the usual metrics page of any engine) within a deadline in
-seconds; raises `AnswerError` or `PageError`."""
+from sparktop.net.client import OK, HttpSource, Response, SharedSession, read_beside
+from sparktop.net.failure import AnswerError
 
 _ORDER = ("llamacpp", "auto", "trtllm", "ollama", "nim", "openai")
 """Routes to try on an unknown server, most informative first; all only read, and a 404 does no harm. That of
-llama.cpp is the first, because others would wake one that sleeps."""
+llama.cpp is the first, because others would wake one that sleeps. "auto" is the usual metrics page of any
+engine."""
 _USUAL = ("auto",)
 """The route that is tried again soon, and whose error is reported where none answers."""
 _AGAIN_S = 10.0
@@ -45,19 +40,19 @@ _OTHER_ROUTE = {
 """Failures after which another route of the same server may still answer."""
 
 
-class RouteFinder:
-    """Polls a server on its most informative HTTP route: a metrics page or, without one, the list of models.
+class RouteChoice:
+    """The HTTP routes to try on a server whose engine is not configured, as its answers showed so far.
 
-    With a named engine, only the route of this engine is requested.
+    The most informative one that answers is polled: a metrics page or, without one, the list of models.
     """
 
-    def __init__(self, engine: str, clock: Callable[[], float]) -> None:
-        """Request the route of `engine`, or detect the route for "auto"; `clock` returns seconds."""
-        self._engine = engine
+    def __init__(self, clock: Callable[[], float]) -> None:
+        """Start without an answer; `clock` returns seconds."""
         self._clock = clock
         self._route: str | None = None
         """Route of the newest answer; None while unknown."""
-        self._models: tuple[str, ...] = ()
+        self.models: tuple[str, ...] = ()
+        """Names of the models in the newest answer."""
         self._why = ""
         """Why there is only a list of models."""
         self._others = False
@@ -70,77 +65,37 @@ class RouteFinder:
         """Whether the newest answer was a list of models."""
         return self._route == "openai"
 
-    async def read(self, ask: Ask, deadline_s: float) -> EngineSample:
-        """Return a sample from the most informative route that answers within `deadline_s` seconds.
-
-        If no route answers, raise the error of the metrics page.
-
-        Raises:
-            AnswerError: no route answers, and the metrics page had no usable HTTP answer.
-            PageError: no route answers, and the metrics page was unreadable.
-        """
-        if self._engine != "auto":
-            return await ask(self._engine, deadline_s)
-        deadline = asyncio.get_running_loop().time() + deadline_s
+    def routes(self) -> tuple[str, ...]:
+        """Return the routes to try at this poll, in this order."""
         if self._route is None:
-            return await self._try(ask, _USUAL if self._has_tried_lately() else _ORDER, deadline)
-        models_before = self._models
-        routes = _ORDER if self._route == "openai" and not self._has_tried_lately() else (self._route,)
-        sample = await self._try(ask, routes, deadline)
-        if routes == ("openai",) and sample.models != models_before:
-            return await self._try(ask, _ORDER, deadline)  # another server may answer here now
-        return sample
+            return _USUAL if self._has_tried_lately() else _ORDER
+        return _ORDER if self.lists_models and not self._has_tried_lately() else (self._route,)
 
     def _has_tried_lately(self) -> bool:
         return self._tried_at > _NEVER and self._clock() - self._tried_at < _AGAIN_S
 
-    async def _try(self, ask: Ask, routes: tuple[str, ...], deadline: float) -> EngineSample:
-        """Return a sample from the first of `routes` that answers, and remember this route for later polls.
+    def note_silence(self, routes: tuple[str, ...], *, all_tried: bool) -> None:
+        """Note that none of `routes` answered, or that one failed as others would unless `all_tried`.
 
-        If none answers before `deadline` (event-loop time), forget the remembered route and raise the first
-        error.
+        If nothing usable answers at the address, polls try all routes again only after `_AGAIN_S` seconds;
+        otherwise the next poll does.
         """
-        reason: AnswerError | PageError | None = None
-        nothing_here = False
-        for route in routes:
-            left_s = round(deadline - asyncio.get_running_loop().time(), 2)  # it may appear in a message
-            if reason is not None and left_s <= 0:
-                break
-            try:
-                sample = await ask(route, left_s)
-            except (AnswerError, PageError) as error:
-                is_locked = error.kind is FailureKind.UNAUTHORIZED  # of a server that may have no metrics
-                reason = error if reason is None or route in _USUAL or is_locked else reason
-                if error.kind not in _OTHER_ROUTE[type(error)]:
-                    break
-            else:
-                return self._remember(route, sample, reason)
-        else:
-            nothing_here = routes == _ORDER or self._route is None
-        self._forget(nothing_here=nothing_here)
-        assert reason is not None  # noqa: S101 - the loop ran at least once and returned no sample
-        try:
-            raise reason
-        finally:
-            del reason  # its traceback holds this frame: no cycle of garbage at each failure
-
-    def _forget(self, *, nothing_here: bool) -> None:
-        """Forget the remembered route, so that a later poll tries all routes again.
-
-        If `nothing_here` is True (all routes have just failed), polls try all routes again only after
-        `_AGAIN_S` seconds; otherwise the next poll does.
-        """
+        nothing_here = all_tried and (routes == _ORDER or self._route is None)
         self._route = None
         if not nothing_here:
             self._tried_at = _NEVER
         elif not self._has_tried_lately():
             self._tried_at = self._clock()
 
-    def _remember(
+    def note_answer(
         self, route: str, sample: EngineSample, reason: AnswerError | PageError | None
     ) -> EngineSample:
+        """Note the route that answered, and return its sample, with a note if that is a list of models.
+
+        `reason` is why the routes before it did not answer; None if it was the first.
+        """
         # A page that another engine's route shows is polled as its own engine's is.
-        self._models = sample.models
+        self.models = sample.models
         if route != "openai":
             self._route = "llamacpp" if sample.engine == "llamacpp" else route
             return sample
@@ -154,104 +109,12 @@ class RouteFinder:
         return replace(sample, note=clean("; ".join(part for part in (self._why, sample.note) if part)))
 
 
-Get = Callable[[str, float], Awaitable[Response]]
-"""Requests a route within a deadline in seconds; raises `AnswerError`."""
 _NO_PROPS = frozenset({FailureKind.NOT_FOUND, FailureKind.MALFORMED, FailureKind.UNAUTHORIZED})
 """Failures of `/props` at a server that is known to be llama.cpp's: something in front of it hides it."""
 _NO_PAGE = frozenset({FailureKind.NOT_FOUND, FailureKind.HTTP})
 """Failures of llama.cpp's metrics page without --metrics (HTTP status 501)."""
 _MOST_LOADED = 16
 """Loaded models of a router of llama.cpp whose metrics are requested."""
-
-
-class EnginePages:
-    """Requests what an engine's reader parses, which may take more than one route."""
-
-    def __init__(self, engine: str, get: Get) -> None:
-        """Request the routes of `engine`, or of any engine for "auto", with `get`."""
-        self.known_engine = engine
-        """The engine that answered last, or the configured one."""
-        self._get = get
-        self._has_json = engine == "trtllm"
-        """Whether the usual metrics route may have TensorRT-LLM's JSON."""
-
-    async def answer(self, engine: str, deadline_s: float) -> Response:
-        """Return the answer for the reader of `engine`, "auto": the usual metrics page.
-
-        Raises:
-            AnswerError: there is none within `deadline_s` seconds.
-            PageError: the server is not the engine.
-        """
-        end = asyncio.get_running_loop().time() + deadline_s
-        if engine == "llamacpp":
-            return await self._get_llamacpp(end)
-        try:
-            answer = await self._get(ENGINES[engine].path if engine in ENGINES else METRICS_PATH, deadline_s)
-        except AnswerError as error:
-            if engine != "trtllm" or error.kind is not FailureKind.NOT_FOUND or not self._has_json:
-                raise
-            return await self._get(METRICS_PATH, _left_s(end))
-        if engine == "auto":
-            self._has_json = trtllm.is_iterations(answer.body)
-        return answer
-
-    async def _get_llamacpp(self, end: float) -> Response:
-        """Return the answer of llama.cpp's server before `end` (time of the event loop) without waking it.
-
-        Its metrics are not requested while it sleeps, nor those of a model that its router has not loaded.
-        """
-        props: object = None
-        try:
-            answer = await self._get(llamacpp.PROPS, _left_s(end))
-            props = parse(answer.body)
-        except (AnswerError, PageError) as error:
-            if self.known_engine != "llamacpp" or error.kind not in _NO_PROPS:
-                raise
-        if props is not None and llamacpp.is_asleep(props):
-            return answer
-        if llamacpp.is_router(props):
-            return await self._get_model_pages(end)
-        if not llamacpp.is_server(props) and self.known_engine != "llamacpp":
-            raise PageError(FailureKind.MALFORMED, "not the properties of llama.cpp's server")
-        try:
-            return await self._get(METRICS_PATH, _left_s(end))
-        except AnswerError as error:
-            if error.kind not in _NO_PAGE:
-                raise
-            try:
-                return await self._get(llamacpp.SLOTS, _left_s(end))
-            except AnswerError:
-                raise error from None
-
-    async def _get_model_pages(self, end: float) -> Response:
-        """Return the metrics of each model that a llama.cpp in router mode has loaded, as one page."""
-        models_answer = await self._get(llamacpp.MODELS, _left_s(end))
-        statuses = llamacpp.models_of(parse(models_answer.body))
-        loaded = [model for model, status in statuses.items() if status == llamacpp.LOADED]
-        pages: list[tuple[str, Response]] = []
-        for model in loaded[:_MOST_LOADED]:
-            with suppress(AnswerError):
-                pages.append((model, await self._get(llamacpp.metrics_of(model), _left_s(end))))
-        body = llamacpp.join_pages(statuses, ((model, page.body) for model, page in pages))
-        answers = [models_answer, *(page for _, page in pages)]
-        took_ms = sum(answer.answer_ms for answer in answers)
-        return Response(OK, body, answers[-1].at, {}, answers[-1].end, took_ms)
-
-
-async def ask_facts(engine: EngineKind, get: Get, deadline_s: float) -> Answers:
-    """Return the answers of the routes that report a server's identity; one without a valid answer is absent.
-
-    Where a route has no valid answer, the one that older versions have in its place is requested.
-    """
-    older = dict(engine.older)
-    answers: dict[str, object] = {}
-    for path in engine.facts:
-        for name in (path, *([older[path]] if path in older else ())):
-            with suppress(AnswerError, PageError):
-                body = (await get(name, deadline_s)).body
-                answers[path] = await read_beside(partial(parse, body), len(body))
-                break
-    return answers
 
 
 def _left_s(end: float) -> float:
@@ -301,13 +164,15 @@ class EngineSource(HttpSource):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Watch `target` over `session`, which several sources may share; None opens a private session."""
-        super().__init__(target.name, target.url, target.tls_ca, session, clock)
+        super().__init__(target.name, target.url, target.tls_ca, session, clock, target.api_key)
         self.identity: EngineIdentity | None = None
         """Identity from the server's last answers; None before the first."""
         self._target = target
-        self._key_problem = key_problem(target.api_key)
-        self._finder = RouteFinder(target.engine, clock)
-        self._pages = EnginePages(target.engine, self._get)
+        self._choice = RouteChoice(clock)
+        self._known_engine = target.engine
+        """The engine that answered last, or the configured one."""
+        self._has_json = target.engine == "trtllm"
+        """Whether the usual metrics route may have TensorRT-LLM's JSON."""
         self._asking: asyncio.Task[None] | None = None
         self._identity_due = True
         self._asked_at = -_IDENTITY_AGAIN_S
@@ -335,14 +200,14 @@ class EngineSource(HttpSource):
             done, self._asking = self._asking, None
             done.result()  # a programming error of the task is re-raised here, where the scheduler catches it
         try:
-            sample = await self._finder.read(self._read, deadline_s)
+            sample = await self._read_server(deadline_s)
         except (AnswerError, PageError) as error:
             self._identity_due = True
             title = await self._router_by_error(error, deadline_s)
             if title is not None:
                 return self._router_failure(title)
             if error.kind in _GONE:
-                self._pages.known_engine, self._dead = self._target.engine, None
+                self._known_engine, self._dead = self._target.engine, None
             elif error.kind is FailureKind.LOADING and self._has_health:
                 return self._dead_engine_failure(error.message)
             return Failure(error.kind, clean(error.message), self._clock())
@@ -350,7 +215,7 @@ class EngineSource(HttpSource):
         if title is not None:
             return self._router_failure(title)
         self._was_router = False
-        self._pages.known_engine = sample.engine
+        self._known_engine = sample.engine
         self._ask_in_background(sample)
         # The counters of a dead engine's page are frozen, so its sample must not pass for a current one.
         return sample if self._dead is None else self._dead_engine_failure(self._dead)
@@ -367,27 +232,124 @@ class EngineSource(HttpSource):
             await asyncio.gather(self._asking, return_exceptions=True)
         await super().close()
 
-    async def _read(self, engine: str, deadline_s: float) -> EngineSample:
-        """Return a sample read from the metrics page of `engine`, which is an engine's name or "auto".
+    # How the metrics page, or what stands in its place, is read.
 
-        "auto" means to read the usual metrics page and to detect the engine from its content.
+    async def _read_server(self, deadline_s: float) -> EngineSample:
+        """Return a sample from the most informative route that answers within `deadline_s` seconds.
+
+        With a configured engine, only the route of this engine is requested.
+
+        Raises:
+            AnswerError: no route answers, and the metrics page had no usable HTTP answer.
+            PageError: no route answers, and the metrics page was unreadable.
         """
-        answer = await self._pages.answer(engine, deadline_s)
-        read = partial(
-            read_page,
-            answer.body,
-            at=answer.at,
-            engine=engine,
-            answer_ms=answer.answer_ms,
-        )
-        sample = await read_beside(read, len(answer.body), at_once=_AT_ONCE_BYTES, turn=self._session.turn)
-        end = None if answer.end is None else end_marks(*answer.end)
-        return replace(sample, cache_age_s=answer.age_s, client=end)
+        end = asyncio.get_running_loop().time() + deadline_s
+        if self._target.engine != "auto":
+            return await self._read_route(self._target.engine, end)
+        models_before, routes = self._choice.models, self._choice.routes()
+        sample = await self._read_first(routes, end)
+        if routes == ("openai",) and sample.models != models_before:
+            return await self._read_first(_ORDER, end)  # another server may answer here now
+        return sample
 
-    async def _get(self, path: str, deadline_s: float) -> Response:
-        if self._key_problem is not None:
-            raise AnswerError(FailureKind.UNAUTHORIZED, self._key_problem)
-        return await self._get_page(path, deadline_s, self._target.api_key)
+    async def _read_first(self, routes: tuple[str, ...], end: float) -> EngineSample:
+        """Return a sample from the first of `routes` that answers before `end` (event-loop time).
+
+        If none does, raise the error of the usual metrics page, or else that of the first route.
+        """
+        reason: AnswerError | PageError | None = None
+        all_tried = False
+        for route in routes:
+            if reason is not None and end <= asyncio.get_running_loop().time():
+                break
+            try:
+                sample = await self._read_route(route, end)
+            except (AnswerError, PageError) as error:
+                is_locked = error.kind is FailureKind.UNAUTHORIZED  # of a server that may have no metrics
+                reason = error if reason is None or route in _USUAL or is_locked else reason
+                if error.kind not in _OTHER_ROUTE[type(error)]:
+                    break
+            else:
+                return self._choice.note_answer(route, sample, reason)
+        else:
+            all_tried = True
+        self._choice.note_silence(routes, all_tried=all_tried)
+        assert reason is not None  # noqa: S101 - the loop ran at least once and returned no sample
+        try:
+            raise reason
+        finally:
+            del reason  # its traceback holds this frame: no cycle of garbage at each failure
+
+    async def _read_route(self, route: str, end: float) -> EngineSample:
+        """Return a sample read from a route: that of an engine, or "auto", whose page shows the engine."""
+        answer = await self._request_route(route, end)
+        read = partial(read_page, answer.body, at=answer.at, engine=route, answer_ms=answer.answer_ms)
+        sample = await read_beside(read, len(answer.body), at_once=_AT_ONCE_BYTES, turn=self._session.turn)
+        client = None if answer.end is None else end_marks(*answer.end)
+        return replace(sample, cache_age_s=answer.age_s, client=client)
+
+    async def _request_route(self, route: str, end: float) -> Response:
+        """Return the answer of a route before `end`.
+
+        Raises:
+            AnswerError: there is none.
+            PageError: the server is not the engine.
+        """
+        if route == "llamacpp":
+            return await self._request_llamacpp(end)
+        try:
+            answer = await self._get(ENGINES[route].path if route in ENGINES else METRICS_PATH, _left_s(end))
+        except AnswerError as error:
+            if route != "trtllm" or error.kind is not FailureKind.NOT_FOUND or not self._has_json:
+                raise
+            return await self._get(METRICS_PATH, _left_s(end))
+        if route == "auto":
+            self._has_json = trtllm.is_iterations(answer.body)
+        return answer
+
+    async def _request_llamacpp(self, end: float) -> Response:
+        """Return the answer of llama.cpp's server before `end` without waking it.
+
+        Its metrics are not requested while it sleeps, nor those of a model that its router has not loaded.
+        """
+        props: object = None
+        try:
+            answer = await self._get(llamacpp.PROPS, _left_s(end))
+            props = parse(answer.body)
+        except (AnswerError, PageError) as error:
+            if self._known_engine != "llamacpp" or error.kind not in _NO_PROPS:
+                raise
+        if props is not None and llamacpp.is_asleep(props):
+            return answer
+        if llamacpp.is_router(props):
+            return await self._request_model_pages(end)
+        if not llamacpp.is_server(props) and self._known_engine != "llamacpp":
+            raise PageError(FailureKind.MALFORMED, "not the properties of llama.cpp's server")
+        try:
+            return await self._get(METRICS_PATH, _left_s(end))
+        except AnswerError as error:
+            if error.kind not in _NO_PAGE:
+                raise
+            try:
+                return await self._get(llamacpp.SLOTS, _left_s(end))
+            except AnswerError:
+                raise error from None
+
+    async def _request_model_pages(self, end: float) -> Response:
+        """Return the metrics of each model that a llama.cpp in router mode has loaded, as one page."""
+        models_answer = await self._get(llamacpp.MODELS, _left_s(end))
+        statuses = llamacpp.models_of(parse(models_answer.body))
+        loaded = [model for model, status in statuses.items() if status == llamacpp.LOADED]
+        pages: list[tuple[str, Response]] = []
+        for model in loaded[:_MOST_LOADED]:
+            with suppress(AnswerError):
+                pages.append((model, await self._get(llamacpp.metrics_of(model), _left_s(end))))
+        body = llamacpp.join_pages(statuses, ((model, page.body) for model, page in pages))
+        answers = [models_answer, *(page for _, page in pages)]
+        took_ms = sum(answer.answer_ms for answer in answers)
+        return Response(OK, body, answers[-1].at, {}, answers[-1].end, took_ms)
+
+    # Whether the server is a router.
 
     def _take_router_turn(self) -> bool:
         """Return whether to request a router's routes now, and take it as done.
@@ -421,7 +383,7 @@ class EngineSource(HttpSource):
 
     async def _router_by_sample(self, sample: EngineSample, deadline_s: float) -> str | None:
         """Return the name of the router that sent this sample for one of its servers; else None."""
-        if not self._finder.lists_models:
+        if not self._choice.lists_models:
             is_asked = self._is_another(sample) or self._was_router
             return await self._find_listing_router(deadline_s, WORKERS) if is_asked else None
         if not self._take_router_turn():
@@ -460,14 +422,16 @@ class EngineSource(HttpSource):
         message = f"{self._where} is a router ({title}), not an inference server: list it under [[routers]]"
         return Failure(FailureKind.ROUTER, message, self._clock())
 
+    # Its identity and health, which are requested beside the polls.
+
     @property
     def _has_health(self) -> bool:
         """Whether the engine has a health route, whose status 503 means that the engine has died."""
-        engine = self._pages.known_engine
+        engine = self._known_engine
         return engine in ENGINES and ENGINES[engine].health is not None
 
     def _dead_engine_failure(self, reported: str) -> Failure:
-        title = ENGINES[self._pages.known_engine].title
+        title = ENGINES[self._known_engine].title
         message = f"503: the engine of {self._where} has died ({title}): restart it; its log says why"
         words = reported.partition("not ready: ")[2]
         return Failure(
@@ -532,10 +496,19 @@ class EngineSource(HttpSource):
     async def _ask_identity(self, engine: str, before: EngineIdentity) -> None:
         """Request the identity routes of `engine` and store the result in `identity`.
 
-        A field that no route answers keeps its value from `before`.
+        Where a route has no valid answer, the one that older versions have in its place is requested. A field
+        that no route answers keeps its value from `before`.
         """
-        answers = await ask_facts(ENGINES[engine], self._get, _IDENTITY_DEADLINE_S)
-        reported = replace(ENGINES[engine].identify(answers), models=listed_models(answers.get("/v1/models")))
+        kind = ENGINES[engine]
+        older = dict(kind.older)
+        answers: dict[str, object] = {}
+        for path in kind.facts:
+            for name in (path, *([older[path]] if path in older else ())):
+                with suppress(AnswerError, PageError):
+                    body = (await self._get(name, _IDENTITY_DEADLINE_S)).body
+                    answers[path] = await read_beside(partial(parse, body), len(body))
+                    break
+        reported = replace(kind.identify(answers), models=listed_models(answers.get("/v1/models")))
         missing_fields = {name for name in reported.__struct_fields__ if getattr(reported, name) is None}
         if reported.model is not None:
             missing_fields -= {"max_model_len", "models"}  # they belong to the model

@@ -20,18 +20,19 @@ from sparktop.engines.document import entries, field, parse, words
 from sparktop.engines.exposition import Family, Reader
 from sparktop.engines.router_pages import (
     LISTS,
+    LIVELINESS,
     LLAMA_SWAP,
     SGLANG_GATEWAY,
     VLLM_ROUTER,
+    is_litellm,
     read_router_page,
 )
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
 from sparktop.model.text import clean
-from sparktop.net.client import HttpSource, Response, SharedSession
+from sparktop.net.client import HttpSource, Response, SharedSession, read_beside
 from sparktop.net.failure import AnswerError, key_problem
-from sparktop.sources.source import LIVELINESS, is_litellm, read_beside
 
 # LiteLLM's metrics page needs the `prometheus` callback; metric names are those of LiteLLM 1.106.2. The page
 # has no gauge of requests in flight per deployment, so load always comes from the backends themselves.
@@ -155,9 +156,10 @@ class RouterSource(HttpSource):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Watch `target` over `session`, which all routers may share; None opens a private session."""
-        super().__init__(target.name, target.url, target.tls_ca, session, clock)
+        self._unusable_key = key_problem(target.api_key)
+        key = None if self._unusable_key else target.api_key  # some routes need none
+        super().__init__(target.name, target.url, target.tls_ca, session, clock, key)
         self._target = target
-        self._key_problem = key_problem(target.api_key)
         self._forget_reports()
         self._route: int | None = None
         """Index in `_OTHER_ROUTERS` of the route by which a router other than LiteLLM was read; None
@@ -234,9 +236,6 @@ class RouterSource(HttpSource):
             return None
         self._route, answer, page = result
         return replace(page, at=answer.at, alive=True, answer_ms=answer.answer_ms)
-
-    async def _get(self, path: str, deadline_s: float) -> Response:
-        return await self._get_page(path, deadline_s, None if self._key_problem else self._target.api_key)
 
     def _forget_reports(self) -> None:
         """Forget what the router has reported, so that the next poll requests all of it again.
@@ -316,8 +315,8 @@ class RouterSource(HttpSource):
         for path in (READINESS, MODELS, SETTINGS, DETAILS):
             if MODELS in troubles or (path == DETAILS and _read_version(answers) is not None):
                 break
-            if path == MODELS and self._key_problem is not None:
-                troubles[path] = AnswerError(FailureKind.UNAUTHORIZED, self._key_problem)
+            if path == MODELS and self._unusable_key is not None:
+                troubles[path] = AnswerError(FailureKind.UNAUTHORIZED, self._unusable_key)
                 continue
             left_s = end - asyncio.get_running_loop().time()
             try:
@@ -335,8 +334,8 @@ class RouterSource(HttpSource):
 
     def _refusal_note(self, trouble: Trouble) -> str:
         """Return a note for the user about a refused list of deployments, with the remedy."""
-        if self._key_problem is not None:
-            return self._key_problem
+        if self._unusable_key is not None:
+            return self._unusable_key
         if self._target.api_key is None and trouble.kind is not FailureKind.NOT_FOUND:
             # Without a database, LiteLLM (1.106) answers 500 to a missing key.
             verb = "needs" if trouble.kind is FailureKind.UNAUTHORIZED else "may need"

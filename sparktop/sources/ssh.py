@@ -22,10 +22,10 @@ from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReply
 from sparktop.model.targets import NodeTarget
 from sparktop.model.text import clean, reason_of
+from sparktop.net.client import read_beside
 from sparktop.sources.agent import NodeReplies
 from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks
 from sparktop.sources.replies import Reply
-from sparktop.sources.source import read_beside
 from sparktop.sources.ssh_remote import (
     READY,
     LinkError,

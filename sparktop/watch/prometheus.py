@@ -25,6 +25,7 @@ from sparktop.model.router import Deployment, Fleet, RouterSample, Scrape
 from sparktop.model.series import known_max
 from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
+from sparktop.net.client import in_reader
 from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus.client import Clocks, PrometheusClient, TooMuchError, any_of, selector
 from sparktop.sources.prometheus.figures import (
@@ -36,7 +37,6 @@ from sparktop.sources.prometheus.figures import (
     quantiles,
 )
 from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, Key, down_text
-from sparktop.sources.source import in_reader
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus_finder import Deliver, Finder, MachineFeed, QueryPace
 

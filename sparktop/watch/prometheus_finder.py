@@ -18,6 +18,7 @@ from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
 from sparktop.model.router import FleetNode, Scrape
 from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, PrometheusTarget
 from sparktop.model.text import clean
+from sparktop.net.client import in_reader
 from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus.client import Labels, PrometheusClient, TimeSeries, any_of, selector
 from sparktop.sources.prometheus.found import (
@@ -58,7 +59,7 @@ from sparktop.sources.prometheus.machines import (
     placing_among,
     sample_of,
 )
-from sparktop.sources.source import PollResult, in_reader
+from sparktop.sources.source import PollResult
 from sparktop.stopping import gather_or_cancel
 from sparktop.store import SourceKey, Store
 from sparktop.store.node import memory_limits

@@ -11,8 +11,9 @@ import pytest
 
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeSample
+from sparktop.net.client import AT_ONCE_BYTES, read_beside
 from sparktop.sources.local import LocalSource
-from sparktop.sources.source import AT_ONCE_BYTES, Source, read_beside
+from sparktop.sources.source import Source
 from tests.hardware.fake_driver import FakeDriver, gb10
 
 AMPLE_S = 100.0

@@ -27,7 +27,7 @@ from msgspec.structs import replace
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget
 from sparktop.model.text import clean
-from sparktop.net.client import OK, Request, Response, SharedSession
+from sparktop.net.client import OK, Request, Response, SharedSession, in_reader
 from sparktop.net.failure import (
     NOT_FOUND,
     REDIRECTS,
@@ -40,7 +40,6 @@ from sparktop.net.failure import (
     redirect_error,
     without_secret,
 )
-from sparktop.sources.source import in_reader
 
 
 def quote_text(text: str) -> str:
