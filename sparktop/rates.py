@@ -11,7 +11,7 @@ import math
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from itertools import chain
 from operator import add, attrgetter, sub
@@ -22,12 +22,13 @@ from msgspec.structs import replace
 
 from sparktop.model.engine import LANE_COUNTERS, LANE_HISTOGRAMS, EngineSample, Histogram, LaneSample
 from sparktop.model.figures import CounterFigure, How
-from sparktop.model.series import known_max
 from sparktop.model.snapshot import NO_LATENCY, Latency, Quantile
 
 LATENCIES = ("ttft", "itl", "e2e", "queue", "tpot", "prefill", "decode")
 """Names of the `LaneSample` histograms that are shown as latencies."""
 
+RATE_WINDOW_S = 10.0
+"""Length in seconds of the window of token and request rates."""
 LATENCY_WINDOW_S = 60.0
 """Length in seconds of the window for latencies and hit ratios: as `rate()[1m]` on vLLM's own Grafana
 board."""
@@ -711,42 +712,3 @@ def histogram_latency(observed: Histogram, window_s: float) -> Latency:
     p50, p90, p95, p99 = _quantiles(observed.bounds, observed.cumulative, count, _SHOWN)
     note = "no usable buckets" if p50 is None else None
     return Latency(mean, p50, p90, p95, p99, count, window_s, note)
-
-
-def lane_sum(lanes: Sequence[LaneSample], of: Callable[[LaneSample], float | None]) -> float | None:
-    """Return the sum of `of(lane)` over all lanes.
-
-    None if `lanes` is empty, or if `of` returns None for any lane: the sum of the others would be too low.
-    The board, the balance and the levels of a sweep use this rule.
-    """
-    if len(lanes) == 1:
-        value = of(lanes[0])
-        return None if value is None else 0 + value
-    values = [value for value in map(of, lanes) if value is not None]
-    return sum(values) if values and len(values) == len(lanes) else None
-
-
-def kv_used_percent(lanes: Sequence[LaneSample]) -> float | None:
-    """Return the used share (0 to 100) of all lanes' KV caches taken together.
-
-    The mean of the lanes' shares is weighted by KV cache capacity if every lane reports its capacity, else
-    unweighted. None without lanes, or where a lane does not report its share.
-    """
-    shares = [lane.kv_cache_percent for lane in lanes]
-    numbers = [share for share in shares if share is not None]
-    if not numbers or len(numbers) < len(shares):
-        return None
-    capacities = [lane.kv_capacity_tokens or 0.0 for lane in lanes]
-    if not all(capacity > 0 for capacity in capacities):
-        return sum(numbers) / len(numbers)
-    used = sum(share * capacity for share, capacity in zip(numbers, capacities, strict=True))
-    return used / sum(capacities)
-
-
-def kv_fullest_percent(lanes: Sequence[LaneSample]) -> float | None:
-    """Return the highest used share (0 to 100) of any lane's KV cache; None if no lane reports its share.
-
-    This matters beside the mean of the lanes: a request that waits for a full lane cannot use the free space
-    of another lane.
-    """
-    return known_max(lane.kv_cache_percent for lane in lanes)

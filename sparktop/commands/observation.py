@@ -20,7 +20,7 @@ from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import ARGUMENTS, EventSettings, Target, Watch
 from sparktop.stopping import on_signals
 from sparktop.store import Store
-from sparktop.store.figures import least_rate_s
+from sparktop.store.backend import least_rate_s
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.ways import Ways
 

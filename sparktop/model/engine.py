@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
 from sparktop.model.plain import compare_without, hide_in_repr
+from sparktop.model.series import known_max
 
 UNKNOWN_REASON = "unknown"
 """The reason of finished requests on a page that names none."""
@@ -218,3 +219,42 @@ class EngineIdentity(Struct, frozen=True):
     metrics."""
     prefix_cache: PrefixCache | None = None
     """None where its metrics report it, or nothing does."""
+
+
+def lane_sum(lanes: Sequence[LaneSample], of: Callable[[LaneSample], float | None]) -> float | None:
+    """Return the sum of `of(lane)` over all lanes.
+
+    None if `lanes` is empty, or if `of` returns None for any lane: the sum of the others would be too low.
+    The board, the balance and the levels of a sweep use this rule.
+    """
+    if len(lanes) == 1:
+        value = of(lanes[0])
+        return None if value is None else 0 + value
+    values = [value for value in map(of, lanes) if value is not None]
+    return sum(values) if values and len(values) == len(lanes) else None
+
+
+def kv_used_percent(lanes: Sequence[LaneSample]) -> float | None:
+    """Return the used share (0 to 100) of all lanes' KV caches taken together.
+
+    The mean of the lanes' shares is weighted by KV cache capacity if every lane reports its capacity, else
+    unweighted. None without lanes, or where a lane does not report its share.
+    """
+    shares = [lane.kv_cache_percent for lane in lanes]
+    numbers = [share for share in shares if share is not None]
+    if not numbers or len(numbers) < len(shares):
+        return None
+    capacities = [lane.kv_capacity_tokens or 0.0 for lane in lanes]
+    if not all(capacity > 0 for capacity in capacities):
+        return sum(numbers) / len(numbers)
+    used = sum(share * capacity for share, capacity in zip(numbers, capacities, strict=True))
+    return used / sum(capacities)
+
+
+def kv_fullest_percent(lanes: Sequence[LaneSample]) -> float | None:
+    """Return the highest used share (0 to 100) of any lane's KV cache; None if no lane reports its share.
+
+    This matters beside the mean of the lanes: a request that waits for a full lane cannot use the free space
+    of another lane.
+    """
+    return known_max(lane.kv_cache_percent for lane in lanes)

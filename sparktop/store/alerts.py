@@ -16,10 +16,9 @@ from sparktop.model.instant import Instant
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import StateThresholds
 from sparktop.model.text import clean
-from sparktop.rates import LinkKind
+from sparktop.rates import RATE_WINDOW_S, LinkKind
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
-from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.routers import FAILS_A_MINUTE, RouterTrack
 from sparktop.store.sources import DOWN_AFTER_FAILURES, DOWN_AFTER_S, Health, SourceKey, SourceKind
 from sparktop.store.tracks import Tracks

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import pairwise
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 from msgspec.structs import replace
 
@@ -15,34 +18,45 @@ from sparktop.analysis.placement import launched_count, launched_slots
 from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.stall import StandstillClock
 from sparktop.analysis.state import LoadFigures, backend_state
-from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.engine import (
+    POSITION,
+    EngineIdentity,
+    EngineSample,
+    LaneSample,
+    PrefixCache,
+    kv_fullest_percent,
+    kv_used_percent,
+    lane_sum,
+)
 from sparktop.model.event import Event, ProgressView
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.figures import COUNTER_FIGURES, How
 from sparktop.model.node import Workload
 from sparktop.model.series import HistoryTable, drop_older, known_mean
-from sparktop.model.snapshot import BackendHistory, BackendView, LaneView, Limit, LimitKind
+from sparktop.model.snapshot import (
+    BackendHistory,
+    BackendView,
+    LaneView,
+    Latency,
+    Limit,
+    LimitKind,
+    PrefixUse,
+)
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.model.yardsticks import SteadyLoad
 from sparktop.rates import (
     EDGE_SLACK_S,
-    LIVE_SPAN_S,
+    LATENCY_WINDOW_S,
     MISSED_INTERVALS,
+    RATE_WINDOW_S,
     Lineage,
     LinkKind,
     Window,
     advance,
     follow_server,
+    merge,
 )
-from sparktop.store.figures import (
-    RATE_WINDOW_S,
-    graph_points,
-    prefix_use,
-    prompt_counter,
-    responses_accepted,
-    with_figures,
-    with_limits,
-)
-from sparktop.store.load_log import LoadLog, Role
+from sparktop.store.load_log import LaneLogs, LoadLog, Role
 from sparktop.store.sources import Health
 from sparktop.store.steps import SlowSteps, StepBaseline, WorkLog
 
@@ -276,7 +290,7 @@ class BackendTrack:
         at, lanes, continues = sample.at, sample.lanes, kind is LinkKind.CONTINUES
         histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
         before = replace(self.view, slots=slots)
-        view = with_limits(with_figures(before, lanes, self._window, interval_s), self._thresholds)
+        view = with_figures(before, lanes, self._window, interval_s, self._thresholds)
         if view.kv_capacity_tokens is None and self.identity.kv_capacity_tokens is not None:
             view = replace(view, kv_capacity_tokens=float(self.identity.kv_capacity_tokens))
         step_ms = self._step_ms(sample, view, interval_s)
@@ -501,89 +515,277 @@ def _lane_view(lane: LaneSample, history: BackendHistory | None) -> LaneView:
     return LaneView(lane.lane, *values, history=history)
 
 
-# The load over time of each lane of a server, for servers with 2 to 16 lanes.
-#
-# A lane is one engine core (data-parallel rank) of a server.
+# The figures of a backend, computed from its newest metrics page and from its pages of the last minute.
 
 
-MOST_LANES = 16
-"""With more lanes than this, the load of no lane is recorded: the histories would cost more than they
-show."""
+RATE_INTERVALS, _LEAST_RATE_S = 2.0, 2.0
+"""A rate covers at least this many poll intervals, and 2 s: over less time it would depend on the timing of
+steps and polls."""
+_BETWEEN_SCRAPES = 0.75
+"""Share of that least time that is enough for scraped servers: a closer look begins between two scrapes."""
+_NEARLY = 0.9
+"""Share of that least time that is enough, because polls are rarely a full interval apart."""
+PER_FINISHED_REQUEST = "per finished request"
+
+_NO_FIGURES: Mapping[str, float | None] = dict.fromkeys(figure.name for figure in COUNTER_FIGURES)
+_COMPUTED = tuple(figure for figure in COUNTER_FIGURES if figure.how in {How.RATE, How.PERCENT, How.MEAN})
+_COUNTS = {figure.counter: figure for figure in COUNTER_FIGURES if figure.how is How.COUNT}
+_GAUGES = {figure.counter: figure for figure in COUNTER_FIGURES if figure.how in {How.GAUGE, How.HIGHEST}}
+"""Metrics that are what the newest page reports, by the name of their counter or gauge."""
+
+_SUMMED: Mapping[str, Callable[[LaneSample], float | None]] = {
+    name: attrgetter(name)
+    for name in (
+        "running",
+        "waiting",
+        "waiting_for_capacity",
+        "kv_capacity_tokens",
+        "prompt_tokens",
+        "generation_tokens",
+        "preemptions",
+    )
+}
+"""Fields of a server's lanes whose sums are the fields of these names of its view."""
+
+_Lanes: TypeAlias = Sequence[LaneSample]
 
 
-class LaneLogs:
-    """The load over time of each engine core (lane) of a server.
+def with_figures(
+    view: BackendView, lanes: _Lanes, window: Window, interval_s: float, thresholds: StateThresholds
+) -> BackendView:
+    """Return `view` with the metrics of the newest page and those computed over the pages in `window`.
 
-    Nothing is recorded for a server with a single lane or with more than `MOST_LANES`.
+    Rates are computed over the last 10 s, latencies and ratios over the last minute. Both periods are longer
+    if the poll interval is long. Latencies have their limits in `thresholds`.
     """
+    # With slow polling a window must reach the previous sample, or there would never be a figure.
+    short_s = max(RATE_WINDOW_S, MISSED_INTERVALS * interval_s)
+    long_s = max(LATENCY_WINDOW_S, MISSED_INTERVALS * interval_s)
+    least_s = least_rate_s(interval_s) * (1.0 if view.scrape is None else _BETWEEN_SCRAPES)
+    sums: dict[str, Any] = {name: lane_sum(lanes, field) for name, field in _SUMMED.items()}
+    rate = partial(window.rate, window_s=short_s, least_s=least_s)
+    percent = partial(_percent_of_growth, lanes, window, long_s)
+    prompt, generated = prompt_counter(window), rate("generation_tokens")
+    live_tps, live_s = _live_generation(lanes, window, generated, interval_s)
+    read = rate("read_bytes_per_gpu")
+    itl_slow_s = thresholds.itl_slow_ms / 1000 if thresholds.itl_slow_ms else None
 
-    def __init__(self) -> None:
-        """Start without lanes."""
-        self.logs: dict[str, LoadLog] = {}
-        """Load logs by lane name."""
-        self._rates: dict[str, LaneRate] = {}
+    def latency(name: str, slow_s: float | None = None) -> Latency:
+        measured = window.latency(name, long_s)
+        return replace(measured, slow_s=slow_s) if slow_s else measured
 
-    def note(
-        self, at: float, lanes: Sequence[LaneSample], *, continues: bool, interval_s: float
-    ) -> dict[str, BackendHistory]:
-        """Add the samples of all engine cores (lanes) at `at`; return the history of each lane by lane name.
+    return replace(
+        view,
+        **sums,
+        kv_cache_percent=kv_used_percent(lanes),
+        kv_fullest_percent=kv_fullest_percent(lanes),
+        finished=_finished_by_reason(lanes),
+        prompt_tps=rate(prompt),
+        prompt_cached_tps=rate("prompt_tokens_cached") if prompt != "prompt_tokens" else None,
+        generation_tps=generated,
+        generation_tps_1s=live_tps,
+        live_window_s=live_s,
+        rate_note=_rate_note(lanes),
+        rate_window_s=_rate_window_s(window, short_s, least_s),
+        requests_per_s=rate("finished"),
+        preemptions_per_s=rate("preemptions"),
+        prefix_cache_hit_percent=percent(
+            "prefix_cache_hits", "prefix_cache_queries", "prefix_cache_hit_percent"
+        ),
+        spec_decode_accept_percent=percent(
+            "spec_accepted_tokens", "spec_draft_tokens", "spec_accept_percent"
+        ),
+        spec_accepted_per_draft=window.ratio("spec_accepted_tokens", "spec_drafts", long_s),
+        spec_drafts_per_s=rate("spec_drafts"),
+        spec_draft_length=window.ratio("spec_draft_tokens", "spec_drafts", short_s),
+        tokens_per_step=window.ratio("stepped", "steps", long_s),
+        steps_per_s=rate("steps"),
+        counter_figures=_counter_figures(lanes, window, short_s, least_s, long_s),
+        spec_accept_by_position=_by_position(lanes, window, long_s),
+        estimated_read_gb_per_s=None if read is None else read / 1e9,
+        ttft=latency("ttft", thresholds.ttft_slow_s),
+        itl=latency("itl", itl_slow_s),
+        e2e=latency("e2e"),
+        queue=latency("queue", thresholds.queue_slow_s),
+        tpot=latency("tpot"),
+        prefill=latency("prefill"),
+        decode=latency("decode"),
+    )
 
-        The result is empty if the server has a single lane or too many. `continues` is False if the server
-        restarted or another server answered since the previous sample.
-        """
-        if not continues or not 1 < len(lanes) <= MOST_LANES:
-            self._rates.clear()
-        if not 1 < len(lanes) <= MOST_LANES:
-            self.logs.clear()
-            return {}
-        for gone in self.logs.keys() - {lane.lane for lane in lanes}:
-            self.logs[gone].gap(at)
-        histories: dict[str, BackendHistory] = {}
-        for lane in lanes:
-            log = self.logs.get(lane.lane)
-            is_continued = log is not None and continues
-            if log is None:
-                log = self.logs[lane.lane] = LoadLog()
-            rate = self._rates.setdefault(lane.lane, LaneRate())
-            tokens = None if lane.per_finished_request else lane.generation_tokens
-            log.note(
-                at, (lane,), rate.note(at, tokens, MISSED_INTERVALS * interval_s), continues=is_continued
-            )
-            histories[lane.lane] = log.history()
-        return histories
 
-    def gap(self, at: float) -> None:
-        """Add a gap at `at` for every engine core (lane), because the server did not answer."""
-        for log in self.logs.values():
-            log.gap(at)
+def prefix_use(sample: EngineSample, identified: PrefixCache | None) -> PrefixUse | None:
+    """Return what caches spared a server of its prompts since its start, by its counters.
+
+    `identified` is how the server says its cache is configured, for pages that do not say whether it is on.
+    None where that, the prompt tokens or the cached ones are unknown, and before the first prompt. SGLang
+    counts cached tokens from the first one on: before, its hit rate is 0.
+    """
+    lanes, cache = sample.lanes, sample.prefix_cache
+    cache = identified if cache is None or cache.on is None else cache
+    tokens = lane_sum(lanes, _SUMMED["prompt_tokens"])
+    if cache is None or cache.on is None or tokens is None:
+        return None
+    prompts = [lane.ttft.count for lane in lanes if lane.ttft is not None]
+    if any(lane.per_finished_request for lane in lanes):
+        prompts = [*_finished_by_reason(lanes).values()]
+    # Without any count, 0 tokens were found only if the cache is off, or the reported hit rate is 0.
+    uncounted = 0.0 if not cache.on or any(lane.prefix_cache_hit_percent == 0 for lane in lanes) else None
+    cached = lane_sum(lanes, lambda lane: _cached_tokens(lane, uncounted))
+    queried = lane_sum(lanes, lambda lane: lane.prefix_cache_queries) if cache.on else None
+    if cached is None or not (prompts or queried):
+        return None
+    lmcache = [lane.counts for lane in lanes if "lmcache_lookups" in lane.counts]
+    looked_up = sum(counts["lmcache_lookups"] for counts in lmcache)
+    hits = sum(counts.get("lmcache_hits", 0.0) for counts in lmcache)
+    return PrefixUse(
+        cache,
+        sum(prompts) if prompts else None,
+        tokens,
+        tokens if queried is None else queried,
+        cached,
+        merge([lane.request_tokens for lane in lanes if lane.request_tokens is not None]),
+        (looked_up, hits) if lmcache else None,
+    )
 
 
-class LaneRate:
-    """The generated tokens per second of one engine core (lane), over about the last second."""
+def responses_accepted(lanes: _Lanes) -> float | None:
+    """Return the requests of the Responses API that a server has accepted; None where it does not count."""
+    counts = [lane.counts for lane in lanes if "http_answers" in lane.counts]
+    return sum(counted.get("responses", 0.0) for counted in counts) if counts else None
 
-    def __init__(self) -> None:
-        """Start without samples."""
-        self._recent: deque[tuple[float, float]] = deque()
-        """(monotonic seconds, tokens)."""
 
-    def note(self, at: float, tokens: float | None, widest_s: float) -> float | None:
-        """Add the token counter `tokens` of a sample; return the rate in tokens/s.
+def _cached_tokens(lane: LaneSample, uncounted: float | None) -> float | None:
+    """Return the prompt tokens that a lane took from caches, by the highest of its counts.
 
-        Return None if the counter is unknown, or until the samples span a second. Earlier samples are
-        forgotten if the counter fell or the previous sample is more than `widest_s` seconds old.
-        """
-        recent = self._recent
-        fell = tokens is not None and recent and tokens < recent[-1][1]
-        if tokens is None or fell or (recent and at - recent[-1][0] > widest_s):
-            recent.clear()
-        if tokens is None:
-            return None
-        recent.append((at, tokens))
-        # One sample that is older than the span stays, so that the samples span it.
-        while len(recent) > 2 and at - recent[1][0] >= LIVE_SPAN_S:  # noqa: PLR2004 - a sample at each end
-            recent.popleft()
-        took_s = at - recent[0][0]
-        return (tokens - recent[0][1]) / took_s if took_s >= LIVE_SPAN_S else None
+    They are its count of cached prompt tokens, and the hits of its own and of a shared cache; `uncounted`
+    where it reports none of these.
+    """
+    own_hits, shared = lane.prefix_cache_hits, lane.external_cache_hits
+    counts = [lane.prompt_tokens_cached, None if own_hits is None else own_hits + (shared or 0.0), shared]
+    return max((count for count in counts if count is not None), default=uncounted)
+
+
+def graph_points(view: BackendView, window: Window, interval_s: float) -> dict[str, float | None]:
+    """Return the value to append to each of a backend's graphs, by field name of `BackendHistory`.
+
+    Token rates are those of about the last second. `step_ms` is not included.
+    """
+    is_split = view.prompt_cached_tps is not None
+    points = {
+        "generation_tps": view.generation_tps_1s,
+        "prompt_tps": window.live_rate(prompt_counter(window), interval_s),
+        "prompt_cached_tps": window.live_rate("prompt_tokens_cached", interval_s) if is_split else None,
+        "running": view.running,
+        "waiting": view.waiting,
+        "kv_cache_percent": view.kv_cache_percent,
+        "prefix_cache_hit_percent": view.prefix_cache_hit_percent,
+        "spec_decode_accept_percent": view.spec_decode_accept_percent,
+        "tokens_per_step": view.tokens_per_step,
+        "preemptions_per_s": view.preemptions_per_s,
+        "estimated_read_gb_per_s": view.estimated_read_gb_per_s,
+    }
+    for name, latency in (("ttft", view.ttft), ("itl", view.itl), ("e2e", view.e2e), ("queue", view.queue)):
+        points[f"{name}_p50_s"] = latency.p50.seconds if latency.p50 else None
+        points[f"{name}_p95_s"] = latency.p95.seconds if latency.p95 else None
+    return points
+
+
+def least_rate_s(interval_s: float) -> float:
+    """Return the shortest span in seconds over which a rate is shown, for a poll interval of `interval_s`."""
+    return _NEARLY * max(_LEAST_RATE_S, RATE_INTERVALS * interval_s)
+
+
+def prompt_counter(window: Window) -> str:
+    """Return the name of the counter from which the rate of prompt tokens is computed.
+
+    If the server counts computed prompt tokens, it is that counter, which leaves out tokens from the prefix
+    cache; else the counter of all prompt tokens.
+    """
+    newest = window.newest
+    is_counted = newest is not None and newest.counter("prompt_tokens_computed") is not None
+    return "prompt_tokens_computed" if is_counted else "prompt_tokens"
+
+
+def _rate_note(lanes: _Lanes) -> str | None:
+    """Return `PER_FINISHED_REQUEST` if tokens are counted only when a request finishes, else None."""
+    return PER_FINISHED_REQUEST if any(lane.per_finished_request for lane in lanes) else None
+
+
+def _live_generation(
+    lanes: _Lanes, window: Window, counted_tps: float | None, interval_s: float
+) -> tuple[float | None, float | None]:
+    """Return (generated tokens/s of about the last second, seconds that they cover); None where unknown.
+
+    If the server reports a gauge, return the gauge, summed over the engine cores (lanes); else compute the
+    rate from the token counter. An idle SGLang refreshes its gauge only every 30 s. So the counter is also
+    used while `counted_tps`, the counted rate of the last seconds, is 0 and the server counts each token at
+    once.
+    """
+    reported = [lane.generation_tps_gauge for lane in lanes if lane.generation_tps_gauge is not None]
+    resting = not counted_tps and counted_tps is not None and _rate_note(lanes) is None
+    if reported and not resting:
+        return sum(reported), None
+    counted = window.live_growth("generation_tokens", interval_s)
+    return (None, None) if counted is None else (counted[0] / counted[1], counted[1])
+
+
+def _rate_window_s(window: Window, window_s: float, least_s: float) -> float | None:
+    """Return the seconds that the token rates cover; None if that is less than `least_s`."""
+    spans = (window.growth(name, window_s) for name in ("generation_tokens", "finished"))
+    span_s = next((counted[1] for counted in spans if counted), 0.0)
+    return span_s if span_s >= least_s else None
+
+
+def _counter_figures(
+    lanes: _Lanes, window: Window, rate_s: float, least_s: float, ratio_s: float
+) -> Mapping[str, float | None]:
+    """Return the figures of `COUNTER_FIGURES` by name; None for what the server does not report."""
+    result = dict(_NO_FIGURES)
+    counters = window.newest.layout.counters if window.newest else {}
+    for computed in _COMPUTED:
+        if computed.counter in counters:
+            result[computed.name] = window.figure(computed, rate_s, least_s, ratio_s)
+    reported = (
+        (_COUNTS, [lane.counts for lane in lanes if lane.counts]),
+        (_GAUGES, [lane.gauges for lane in lanes if lane.gauges]),
+    )
+    for figures, held in reported:
+        for name in figures.keys() & set().union(*held):
+            figure, amounts = figures[name], [values[name] for values in held if name in values]
+            result[figure.name] = figure.scale * (max(amounts) if figure.how is How.HIGHEST else sum(amounts))
+    return result
+
+
+def _by_position(lanes: _Lanes, window: Window, window_s: float) -> tuple[float | None, ...]:
+    """Return the percentage of drafts whose token was accepted, by position in the draft; () if unknown."""
+    if not any(f"{POSITION}0" in lane.counts for lane in lanes):
+        return ()
+    positions = max(sum(name.startswith(POSITION) for name in lane.counts) for lane in lanes)
+    shares = (window.ratio(f"{POSITION}{index}", "spec_drafts", window_s) for index in range(positions))
+    return tuple(None if share is None else 100.0 * share for share in shares)
+
+
+def _percent_of_growth(
+    lanes: _Lanes, window: Window, window_s: float, part: str, whole: str, gauge: str
+) -> float | None:
+    """Return 100 * growth of the counter `part` / growth of the counter `whole`, over `window_s` seconds.
+
+    If the server lacks these counters, return the mean of the field `gauge` of its lanes. Return None if
+    nothing is known.
+    """
+    parts, wholes = window.growth(part, window_s), window.growth(whole, window_s)
+    if parts and wholes:
+        return 100.0 * parts[0] / wholes[0] if wholes[0] > 0 else None
+    counts = window.newest is not None and window.newest.counter(whole) is not None
+    return None if counts else known_mean(map(attrgetter(gauge), lanes))
+
+
+def _finished_by_reason(lanes: _Lanes) -> Mapping[str, float]:
+    totals: dict[str, float] = {}
+    for lane in lanes:
+        for reason, count in lane.finished.items():
+            totals[reason] = totals.get(reason, 0.0) + count
+    return totals
 
 
 # Recognises a metrics page that comes from a cache: it stands for seconds, then everything on it jumps.

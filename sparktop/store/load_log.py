@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from operator import attrgetter
@@ -12,10 +13,17 @@ from operator import attrgetter
 from msgspec.structs import replace
 
 from sparktop.analysis.balance.load_grid import LoadTrack, load_track
-from sparktop.model.engine import Histogram, LaneSample
+from sparktop.model.engine import Histogram, LaneSample, lane_sum
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory
-from sparktop.rates import LEAST_OBSERVATIONS, difference, histogram_quantile, lane_sum, merge
+from sparktop.rates import (
+    LEAST_OBSERVATIONS,
+    LIVE_SPAN_S,
+    MISSED_INTERVALS,
+    difference,
+    histogram_quantile,
+    merge,
+)
 
 # Each request visits a prefill worker and a decode worker, so the two kinds have no common share of the
 # load. A prefill worker processes prompts and generates at most the first token; a decode worker generates
@@ -405,3 +413,88 @@ def _reported_counts(lanes: Sequence[LaneSample]) -> dict[str, float]:
         reported[_ANSWERS] = sum(answer.count for answer in answers)
         reported[_TOKENS] = sum(answer.sum for answer in answers)
     return {name: value for name, value in reported.items() if math.isfinite(value)}
+
+
+# The load over time of each lane of a server, for servers with 2 to 16 lanes.
+#
+# A lane is one engine core (data-parallel rank) of a server.
+
+
+MOST_LANES = 16
+"""With more lanes than this, the load of no lane is recorded: the histories would cost more than they
+show."""
+
+
+class LaneLogs:
+    """The load over time of each engine core (lane) of a server.
+
+    Nothing is recorded for a server with a single lane or with more than `MOST_LANES`.
+    """
+
+    def __init__(self) -> None:
+        """Start without lanes."""
+        self.logs: dict[str, LoadLog] = {}
+        """Load logs by lane name."""
+        self._rates: dict[str, LaneRate] = {}
+
+    def note(
+        self, at: float, lanes: Sequence[LaneSample], *, continues: bool, interval_s: float
+    ) -> dict[str, BackendHistory]:
+        """Add the samples of all engine cores (lanes) at `at`; return the history of each lane by lane name.
+
+        The result is empty if the server has a single lane or too many. `continues` is False if the server
+        restarted or another server answered since the previous sample.
+        """
+        if not continues or not 1 < len(lanes) <= MOST_LANES:
+            self._rates.clear()
+        if not 1 < len(lanes) <= MOST_LANES:
+            self.logs.clear()
+            return {}
+        for gone in self.logs.keys() - {lane.lane for lane in lanes}:
+            self.logs[gone].gap(at)
+        histories: dict[str, BackendHistory] = {}
+        for lane in lanes:
+            log = self.logs.get(lane.lane)
+            is_continued = log is not None and continues
+            if log is None:
+                log = self.logs[lane.lane] = LoadLog()
+            rate = self._rates.setdefault(lane.lane, LaneRate())
+            tokens = None if lane.per_finished_request else lane.generation_tokens
+            log.note(
+                at, (lane,), rate.note(at, tokens, MISSED_INTERVALS * interval_s), continues=is_continued
+            )
+            histories[lane.lane] = log.history()
+        return histories
+
+    def gap(self, at: float) -> None:
+        """Add a gap at `at` for every engine core (lane), because the server did not answer."""
+        for log in self.logs.values():
+            log.gap(at)
+
+
+class LaneRate:
+    """The generated tokens per second of one engine core (lane), over about the last second."""
+
+    def __init__(self) -> None:
+        """Start without samples."""
+        self._recent: deque[tuple[float, float]] = deque()
+        """(monotonic seconds, tokens)."""
+
+    def note(self, at: float, tokens: float | None, widest_s: float) -> float | None:
+        """Add the token counter `tokens` of a sample; return the rate in tokens/s.
+
+        Return None if the counter is unknown, or until the samples span a second. Earlier samples are
+        forgotten if the counter fell or the previous sample is more than `widest_s` seconds old.
+        """
+        recent = self._recent
+        fell = tokens is not None and recent and tokens < recent[-1][1]
+        if tokens is None or fell or (recent and at - recent[-1][0] > widest_s):
+            recent.clear()
+        if tokens is None:
+            return None
+        recent.append((at, tokens))
+        # One sample that is older than the span stays, so that the samples span it.
+        while len(recent) > 2 and at - recent[1][0] >= LIVE_SPAN_S:  # noqa: PLR2004 - a sample at each end
+            recent.popleft()
+        took_s = at - recent[0][0]
+        return (tokens - recent[0][1]) / took_s if took_s >= LIVE_SPAN_S else None

@@ -16,9 +16,8 @@ from sparktop.model.instant import Instant
 from sparktop.model.series import drop_older, known_median
 from sparktop.model.snapshot import BackendView
 from sparktop.model.yardsticks import SteadyLoad
-from sparktop.rates import Tally
+from sparktop.rates import RATE_WINDOW_S, Tally
 from sparktop.store.event_log import ActiveAlerts
-from sparktop.store.figures import RATE_WINDOW_S
 from sparktop.store.sources import SourceKey
 
 # Peers are backends that serve the same model. A step takes longer with a larger batch, but never by more

@@ -42,7 +42,6 @@ from sparktop.store.balance import GroupBalances
 from sparktop.store.balance_groups import judged_groups
 from sparktop.store.endings import ENGINE_ENDED
 from sparktop.store.event_log import ActiveAlerts, Announce, EventLog
-from sparktop.store.figures import is_simulated, totals
 from sparktop.store.findings import CurrentFindings
 from sparktop.store.limits import ServerLimits
 from sparktop.store.node import NodeTrack, restart_events
@@ -52,7 +51,7 @@ from sparktop.store.routers import FleetTrack, RouterTrack
 from sparktop.store.sources import SourceKey, SourceKind
 from sparktop.store.standstills import Standstills
 from sparktop.store.starts import ServerStarts
-from sparktop.store.tracks import Placement, Track, Tracks
+from sparktop.store.tracks import Placement, Track, Tracks, is_simulated, totals
 from sparktop.store.yardsticks import YardstickBases
 
 

@@ -5,7 +5,7 @@ A *track* is what the store keeps of one source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
@@ -15,8 +15,8 @@ from sparktop.model.engine import EngineIdentity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity, NodeSample
-from sparktop.model.router import FleetView, stale_s
-from sparktop.model.snapshot import BackendView
+from sparktop.model.router import FleetServer, FleetView, Sum, Totals, stale_s
+from sparktop.model.snapshot import BackendView, NodeView
 from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, Target, Thresholds
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
@@ -279,3 +279,53 @@ class Tracks:
             **{SourceKey.router(name): track.poll_ms for name, track in self.routers.items()},
         }
         return {key.label: ms for key, ms in took.items() if ms is not None}
+
+
+# Of all sources together.
+
+
+SIMULATED = "+simulated"
+"""Suffix of the versions of simulated servers."""
+
+
+def is_simulated(backends: Iterable[BackendView], nodes: Iterable[NodeView]) -> bool:
+    """Return whether any server or agent is simulated.
+
+    A simulated server has a version such as 0.32.0+simulated; an agent reports it in its replies.
+    """
+    if any(view.version is not None and view.version.endswith(SIMULATED) for view in backends):
+        return True
+    return any(view.identity.simulated for view in nodes)
+
+
+_Server: TypeAlias = FleetServer | BackendView
+_TOTALLED: Mapping[str, Callable[[_Server], float | None]] = {
+    "generation_tps": lambda server: server.generation_tps,
+    "prompt_tps": lambda server: server.prompt_tps,
+    "running": lambda server: server.running,
+    "waiting": lambda server: server.waiting,
+}
+
+
+def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) -> Totals:
+    """Return the sums over all servers, each once; the values of one that does not answer are unknown.
+
+    A server that a Prometheus scrapes counts with the figures of its last scrape, unless they are stale. It
+    is in the fleet of one Prometheus (see `EachOnce`): servers of two sites with one address are two.
+    """
+
+    def address(server: _Server) -> tuple[str, int, str] | str:
+        return address_of(server.url) or server.url
+
+    fleets_known = [view.fleet for view in fleets if view.ok and view.fleet is not None]
+    scraped = [(server, fleet.late_at) for fleet in fleets_known for server in fleet.servers]
+    addresses = {address(server) for server, _ in scraped}
+    single_backends = [view for view in backends if not addresses or address(view) not in addresses]
+    counted: list[_Server] = [view for view in single_backends if view.ok]
+    counted += [
+        server
+        for server, late_at in scraped
+        if not server.down and server.at is not None and server.at >= late_at
+    ]
+    absent = len(scraped) + len(single_backends) - len(counted)
+    return Totals(**{name: Sum.of_values(map(of, counted), absent=absent) for name, of in _TOTALLED.items()})

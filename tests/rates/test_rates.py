@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.engine import (
+    EngineSample,
+    Histogram,
+    LaneSample,
+    kv_fullest_percent,
+    kv_used_percent,
+    lane_sum,
+)
 from sparktop.model.snapshot import BackendState
 from sparktop.model.targets import BackendTarget, StateThresholds
 from sparktop.rates import (
@@ -18,9 +25,6 @@ from sparktop.rates import (
     difference,
     histogram_latency,
     histogram_quantile,
-    kv_fullest_percent,
-    kv_used_percent,
-    lane_sum,
     make_tally,
     merge,
 )

@@ -14,7 +14,7 @@ from sparktop.model.targets import BackendTarget, PrometheusTarget, StateThresho
 from sparktop.report.json_snapshot import fleets_json
 from sparktop.report.tables import scraped_groups_table, without_stale
 from sparktop.store import SourceKey
-from sparktop.store.figures import totals
+from sparktop.store.tracks import totals
 from tests.known import known
 from tests.store.conftest import World
 

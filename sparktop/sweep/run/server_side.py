@@ -19,13 +19,12 @@ from sparktop.analysis.bandwidth import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.evidence import Evidence, MachineEvidence, MachinePoll, Peer, Poll
 from sparktop.analysis.limited_by import limited_by
 from sparktop.analysis.speed_state import Pace, advance_pace, worst_state
-from sparktop.model.engine import EngineSample, LaneSample
+from sparktop.model.engine import EngineSample, LaneSample, kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
 from sparktop.model.series import known_max, known_mean, known_min, known_sum, known_values, sum_if_all_known
 from sparktop.model.snapshot import Limit, LimitKind, Snapshot
 from sparktop.model.targets import NodeThresholds
-from sparktop.rates import kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.store import Reading, SourceKey
 from sparktop.store.load_log import ABORTED_REASONS, FAILED_REASONS
 from sparktop.store.node import machine_poll
