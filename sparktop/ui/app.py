@@ -124,7 +124,7 @@ class SparktopApp(ThemedApp):
         self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
         self.overview = OverviewScreen(
             self.role_styles,
-            self._picture,
+            self.take_snapshot,
             view=with_configured(View() if state is None else recall(state), (watch or Watch()).view),
             keys=key_table(keys or {}, watch),
             show_processes=self._show_processes,
@@ -141,7 +141,7 @@ class SparktopApp(ThemedApp):
         if self._monitor is not None:
             self._monitor.show_processes(names)
 
-    def _picture(self) -> Snapshot:
+    def take_snapshot(self) -> Snapshot:
         """Return a new snapshot; pass it to a running sweep, and keep it for a later live rewind.
 
         Before that, report the terminal's byte rate to the store.
@@ -235,7 +235,7 @@ class SparktopApp(ThemedApp):
         backlog = self._driver.output.backlog if isinstance(self._driver, TerminalDriver) else 0
         self.cadence.note_drawing(backlog)
         if backlog > _MOST_UNREAD:
-            self._picture()  # a sweep and the rewind need it nevertheless
+            self.take_snapshot()  # a sweep and the rewind need it nevertheless
             self._schedule_drawing()
             return
         snapshot = self.overview.shown
@@ -253,7 +253,7 @@ class SparktopApp(ThemedApp):
             (screen for screen in reversed(self.screen_stack) if isinstance(screen, Redraws)), self.overview
         )
         if top is not self.overview:  # which takes a picture itself
-            self._picture()
+            self.take_snapshot()
         top.redraw()
 
     def sweep_changed(self) -> None:

@@ -102,19 +102,19 @@ class OverviewScreen(CanvasScreen):
     def __init__(
         self,
         styles: RoleStyles,
-        take: Callable[[], Snapshot],
+        take_snapshot: Callable[[], Snapshot],
         *,
         view: View | None = None,
         keys: Sequence[Key] = KEYS,
         show_processes: Callable[[tuple[str, ...]], None] | None = None,
     ) -> None:
-        """Draw the snapshots that `take` returns with the settings in `view`; `keys` is the key table.
+        """Draw what `take_snapshot` returns with the settings in `view`; `keys` is the key table.
 
         `show_processes` is called with the names of the nodes whose process table is visible, each time these
         names change.
         """
         super().__init__(styles, keys)
-        self._take = take
+        self._take_snapshot = take_snapshot
         self._show_processes = show_processes
         self._processes_of: tuple[str, ...] = ()
         self.shown: Snapshot | None = None
@@ -164,7 +164,7 @@ class OverviewScreen(CanvasScreen):
 
     def redraw(self) -> None:
         """Draw a new snapshot, or the past moment that the timeline chooses."""
-        present = self._take()
+        present = self._take_snapshot()
         past = self.timeline.picture()
         if past is None:
             self.shown, self._band = present, self.desk.band()
