@@ -48,7 +48,7 @@ def workloads_at(
     rank = machine.rank
     age_s = _AGE_S + at if age_s is None else age_s
     container = "5d1c0ffee5aa"
-    container_role = "solo" if rank is None else ("worker" if rank else "head")
+    container_role = {None: "solo", 0: "head"}.get(rank, "worker")
     container_name = f"sparkrun_{container}_{container_role}"
     worker = node.Workload(
         ENGINE_PID,

@@ -86,8 +86,8 @@ def _quantile_metric(title: str, name: str, percent: int) -> Metric[BackendView]
     def points(view: BackendView) -> Iterator[Point]:
         quantile: Quantile | None = getattr(getattr(view, name), f"p{percent}")
         if quantile is not None:
-            bound = "below" if quantile.below else "above" if quantile.above else "exact"
-            yield ("in_bucket" if quantile.bucket_s else bound,), quantile.seconds
+            signs = {"below": quantile.below, "above": quantile.above, "in_bucket": quantile.bucket_s}
+            yield (next((word for word, holds in signs.items() if holds), "exact"),), quantile.seconds
 
     text = (
         f'{title}, p{percent} of the last 60 s; bound="below" or "above": less or more than this, '

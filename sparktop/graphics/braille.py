@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache, lru_cache
 from itertools import groupby, repeat
+from statistics import fmean
 from typing import TypeVar
 
 from sparktop.graphics.axes import CLIPPED
@@ -98,13 +99,16 @@ def _heights_in_dots(values: Values, dots: int, top: float) -> list[int]:
         return [0 if value is None or value != value else 1 for value in values]  # noqa: PLR0124 - true for NaN alone
     scale = dots / top
     least = 1.5 / scale if scale > 0 else math.inf
-    # NaN alone differs from itself; a call of `isnan` for each value would cost a third of all this.
-    return [
-        0
-        if value is None or value != value  # noqa: PLR0124 - true for NaN alone
-        else (1 if value < least else dots if value >= top else int(value * scale + 0.5))
-        for value in values
-    ]
+    heights: list[int] = []
+    for value in values:
+        # NaN alone differs from itself; a call of `isnan` for each value would cost a third of all this.
+        if value is None or value != value:  # noqa: PLR0124 - true for NaN alone
+            heights.append(0)
+        elif value < least:
+            heights.append(1)
+        else:
+            heights.append(dots if value >= top else int(value * scale + 0.5))
+    return heights
 
 
 def _dot_columns(slots: list[Slot], width: int, end_slot: int, empty: Slot) -> list[Slot]:
@@ -217,12 +221,8 @@ def _stack_heights(lower: Values, upper: Values, height: int, top: float) -> lis
 def _without_negative(values: Values) -> list[float | None]:
     """Return the values with None for NaN, and with 0 for those below 0."""
     # As in `_heights_in_dots`, without calls for each value.
-    return [
-        None
-        if value is None or value != value  # noqa: PLR0124 - true for NaN alone
-        else (value if value > 0.0 else 0.0)  # noqa: FURB136 - `max` takes three times as long
-        for value in values
-    ]
+    known = [None if value is None or value != value else value for value in values]  # noqa: PLR0124 - NaN
+    return [0.0 if value is not None and value < 0.0 else value for value in known]
 
 
 def _column_layers(left: tuple[int, int], right: tuple[int, int], height: int) -> list[int]:
@@ -390,10 +390,11 @@ def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
     """
     known = [None if value is None or math.isnan(value) else value for value in _newest_values(values, width)]
     columns = _dot_columns(known, width, end_slot, None)
-    return [
-        right if left is None else left if right is None else (left + right) / 2
-        for left, right in zip(columns[::2], columns[1::2], strict=True)
-    ]
+    cells = (
+        [value for value in pair if value is not None]
+        for pair in zip(columns[::2], columns[1::2], strict=True)
+    )
+    return [fmean(cell) if cell else None for cell in cells]
 
 
 def lead_row(first: Sequence[float | None], second: Sequence[float | None], margin: float | None) -> str:

@@ -119,7 +119,9 @@ def lead_words(level: Judged, name: Name = str) -> str:
 def whole_percent_change(percent: float) -> str:
     """Return a percentage with its sign: "+20 %", "−33 %"; less than half a percent is "±0 %"."""
     whole = round(percent)
-    sign = "+" if whole > 0 else "−" if whole < 0 else "±"
+    sign = "±"
+    if whole:
+        sign = "+" if whole > 0 else "−"
     return f">{sign}999 %" if abs(whole) > 999 else f"{sign}{abs(whole)} %"  # noqa: PLR2004 - three digits
 
 
@@ -213,7 +215,10 @@ def largest_lead(levels: Sequence[JudgedLevel], name: Name = str, of: str = "") 
         return ""
     largest, is_one = leads[0], len(levels) == 1
     before = " ".join(filter(None, (of, "" if is_one else "at most")))
-    before += ("not clear: " if not before else ", not clear: ") if largest.beats else " " * bool(before)
+    if largest.beats:
+        before = f"{before}, not clear: ".removeprefix(", ")
+    elif before:
+        before += " "
     return f" ({before}{lead_words(largest, name)}{'' if is_one else f', at {largest.where}'})"
 
 

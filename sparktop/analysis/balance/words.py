@@ -372,7 +372,9 @@ def backends_without_tokens(grid: LoadGrid) -> tuple[list[str], bool]:
 
 
 def _count_text(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}" if value < 10 else f"{value:.0f}"  # noqa: PLR2004 - two digits
+    if value is None:
+        return "–"
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"  # noqa: PLR2004 - two digits
 
 
 def _span_text(value: float) -> str:

@@ -187,8 +187,9 @@ def _level_row(
         text = numbers.decimal(None if value is None else value.mean, metric.decimals)
         is_winner, is_open = name == level.winner, outcome(level) is Outcome.OPEN
         is_unbeaten = is_open and level.significant is False and name not in level.beats
-        is_scattered = open_words([level]) == TOO_SCATTERED
-        sign, role = (SCATTERED if is_scattered else ALIKE) if is_unbeaten else "", "title"
+        sign, role = "", "title"
+        if is_unbeaten:
+            sign = SCATTERED if open_words([level]) == TOO_SCATTERED else ALIKE
         if is_winner:
             sign, role = BEST, "good"
         if value is None:
@@ -231,7 +232,9 @@ def _winner_cells(level: ComparedLevel, width: int, against: str | None) -> Row:
 
 def signed_percent(percent: float) -> str:
     """Format a percentage with its sign, without decimals from 10 on: "+4.2 %", "−31 %", ">+999 %"."""
-    sign = "+" if percent > 0 else "−" if percent < 0 else "±"
+    sign = "±"
+    if percent:
+        sign = "+" if percent > 0 else "−"
     if abs(percent) >= 1000:
         return f">{sign}999 %"
     return f"{sign}{abs(percent):.{0 if abs(percent) >= 9.95 else 1}f} %"

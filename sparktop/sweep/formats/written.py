@@ -228,7 +228,9 @@ def _capacity_lines(result: SweepResult) -> Iterator[str]:
 
 def sign(probe: ProbeResult) -> str:
     """Return the verdict on a level as one character: ✓ holds, ✗ fails, ? where it is not certain."""
-    return ("✓" if probe.holds else "✗") if probe.certain else "?"
+    if not probe.certain:
+        return "?"
+    return "✓" if probe.holds else "✗"
 
 
 def _tried_words(probe: ProbeResult) -> str:

@@ -304,7 +304,9 @@ def _groups_by_turn(calls: Sequence[CallTrace]) -> tuple[CallGroup, ...]:
     for first, beyond in pairwise((*_TURN_EDGES, _BEYOND)):
         group = [(trace, call) for trace, call in calls if first <= call.turn + 1 < beyond]
         if group:
-            last = "+" if beyond == _BEYOND else "" if beyond == first + 1 else f"-{beyond - 1}"
+            last = "" if beyond == first + 1 else f"-{beyond - 1}"
+            if beyond == _BEYOND:
+                last = "+"
             ttft = _ttft_of_calls(group, lambda _: True)
             groups.append(CallGroup(name=f"{first}{last}", calls=len(group), ttft_ms=ttft))
     return tuple(groups)
@@ -470,11 +472,12 @@ def uncounted_columns(
     return RequestColumns(
         **_request_columns(traces, starts),
         ok=tuple(trace.ok for trace in traces),
-        missed=tuple(
-            None if trace.request_id not in counted else "error" if trace.is_failed else "unanswered"
-            for trace in traces
-        ),
+        missed=tuple(_why_missed(trace) if trace.request_id in counted else None for trace in traces),
     )
+
+
+def _why_missed(trace: RequestTrace) -> str:
+    return "error" if trace.is_failed else "unanswered"
 
 
 def _request_columns(traces: Sequence[RequestTrace], starts: Mapping[int, float]) -> dict[str, Any]:

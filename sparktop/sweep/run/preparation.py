@@ -223,6 +223,10 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
     backends, nodes = watched_backends(target, snapshot), watched_nodes(target, snapshot)
     slots = {view.name: view.slots for view in views if view.slots is not None}
     takes_salt = _takes_salt(plan, accepted, views)
+    # The user's own prompts are sent as they are, so that nothing keeps them out of the prefix cache.
+    fresh_by = "nonce" if plan.prompts is None else None
+    if takes_salt:
+        fresh_by = "cache_salt"
     unmeasured_result = unmeasured(
         target,
         model=_clean_name(any_server.model),
@@ -237,8 +241,7 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
         slots=sum_if_all_known(slots.get(name) for name in backends),
         slots_each=tuple(slots[name] for name in backends if name in slots),
         context_tokens=reported_context(views, ()),
-        # The user's own prompts are sent as they are, so that nothing keeps them out of the prefix cache.
-        fresh_by="cache_salt" if takes_salt else "nonce" if plan.prompts is None else None,
+        fresh_by=fresh_by,
     )
     return PreparedTarget(
         target=target,
