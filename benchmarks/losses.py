@@ -34,7 +34,7 @@ from sparktop.demo.command import DemoCluster, as_toml, make_watch
 from sparktop.demo.scenario import DemoPlan
 from sparktop.errors import SparktopError
 from sparktop.recording import recorder as recording_file
-from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, RecordError, encode
+from sparktop.recording.frames import FrameReader, FrameWriter, Record, RecordError, RecordKind, encode
 from sparktop.recording.player import Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
@@ -193,14 +193,14 @@ def _broken(made: list[Record], dice: random.Random) -> bytes:
 
 def _poisoned(record: Record, dice: random.Random) -> Record:
     """Return a record with another body, source or kind."""
-    if record.kind == Kind.PAGE:
+    if record.kind == RecordKind.PAGE:
         at = dice.randrange(len(record.body) + 1)
         return replace(record, body=record.body[:at] + dice.randbytes(20) + record.body[at + 20 :])
     if record.body and dice.random() < 0.6:
         return replace(record, body=json.dumps(_mutated(json.loads(record.body), dice)).encode())
     if dice.random() < 0.5:
         return replace(record, source=dice.choice((None, "backend:", "node:\x1b[31m", "x")))
-    return replace(record, kind=dice.choice((*Kind, "unknown")))
+    return replace(record, kind=dice.choice((*RecordKind, "unknown")))
 
 
 def _mutated(value: object, dice: random.Random) -> object:

@@ -24,7 +24,7 @@ from sparktop.cli import main as sparktop
 from sparktop.config import schema
 from sparktop.config.keys import KEYS
 from sparktop.config.options import ALL
-from sparktop.config.schema import SETTINGS, Kind, Reach
+from sparktop.config.schema import SETTINGS, Reach, ValueKind
 from sparktop.config.watch import default_toml
 from sparktop.export.metrics import metric_tables
 from sparktop.model.explained import ALERTS, BALANCE, FINDINGS, LIMITS, RANKS, SPEEDS, STATES, Explained
@@ -337,7 +337,7 @@ def _settings(
             yield Setting(name, _values(one.kind), _default(one), meaning, is_harmless)
 
 
-def _table_of(kind: Kind) -> Mapping[str, schema.Setting] | None:
+def _table_of(kind: ValueKind) -> Mapping[str, schema.Setting] | None:
     """Return the keys of a table, or of each table of a list or a table; None for a plain value."""
     return kind.table if kind.items is None else kind.items.table
 
@@ -360,7 +360,7 @@ def _comments(text: str) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
     return notes, keys
 
 
-def _values(kind: Kind) -> str:
+def _values(kind: ValueKind) -> str:
     """Return the allowed values of a key: its type with its bounds, or its words."""
     if kind.items is not None:
         if len(kind.items.choices) > _MOST_WORDS:

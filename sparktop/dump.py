@@ -26,7 +26,7 @@ from sparktop.engines.registry import ENGINES
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean, spreadsheet_text
-from sparktop.recording.frames import Kind, Record, RecordError
+from sparktop.recording.frames import Record, RecordError, RecordKind
 from sparktop.recording.records import call_of, read_head
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey
@@ -35,7 +35,7 @@ HEADS = ("time", "source", "name")
 """Columns of every row: UTC time; "backend", "node", "router" or "balance"; name."""
 MAX_COLUMNS = 5_000
 """Columns of a CSV file; a recording can name network interfaces without end."""
-Row = Mapping[str, object]
+DumpRow = Mapping[str, object]
 
 _SOURCES = {"backend": "backends", "node": "nodes", "router": "routers", "balance": "balance"}
 _LEFT_OUT = frozenset({"name", "group", "rules", "processes", "engine_processes"})
@@ -70,7 +70,7 @@ class Fields(Struct):
         return [name for name in self.wanted if name not in self.found]
 
 
-def rows_of(snapshot: Snapshot, fields: Fields) -> Iterator[Row]:
+def rows_of(snapshot: Snapshot, fields: Fields) -> Iterator[DumpRow]:
     """Yield a row for each backend, node, router and balanced group of a snapshot.
 
     A source has no row at a time at which nothing was recorded of it, neither a value nor a failure.
@@ -87,7 +87,7 @@ def rows_of(snapshot: Snapshot, fields: Fields) -> Iterator[Row]:
             yield {**row, **dict(flat)}
 
 
-def names_of(rows: Iterable[Row]) -> list[str]:
+def names_of(rows: Iterable[DumpRow]) -> list[str]:
     """Return the names of all fields in `rows`, each once, in order of their first occurrence."""
     return list(dict.fromkeys(name for row in rows for name in row if name not in HEADS))
 
@@ -121,13 +121,13 @@ def _key_parts(parts: Iterable[object]) -> dict[str, object]:
     return named
 
 
-def json_lines(rows: Iterable[Row]) -> Iterator[str]:
+def json_lines(rows: Iterable[DumpRow]) -> Iterator[str]:
     """Yield each row as a line of JSON; unknown values are null."""
     for row in rows:
         yield json.dumps(row, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def csv_lines(rows: Iterable[Row], fields: Fields, file: IO[str]) -> Iterator[str]:
+def csv_lines(rows: Iterable[DumpRow], fields: Fields, file: IO[str]) -> Iterator[str]:
     """Yield the lines of a CSV file; unknown values and fields that a source does not have are empty.
 
     All rows are written to `file`, an empty temporary one, first: the columns are known at the end only.
@@ -201,7 +201,7 @@ _SUFFIXES = {
     "_gsum": ("gaugehistogram",),
     "_info": ("info",),
 }
-_SAMPLED = frozenset({Kind.PAGE, Kind.NODE})
+_SAMPLED = frozenset({RecordKind.PAGE, RecordKind.NODE})
 _WITHIN = frozenset({"le", "quantile"})
 """Labels that distinguish the samples of one metric."""
 # "# TYPE vllm:num_requests_running gauge": name and kind of a metric.
@@ -269,15 +269,15 @@ class Collector:
                 self.unread_records += 1
 
     def _add_record(self, record: Record, *, in_span: bool) -> None:
-        if record.kind == Kind.HEAD:
+        if record.kind == RecordKind.HEAD:
             head = read_head(record)
             self._simulated = head.simulated
             for key, identity in head.identities.items():
                 self._identify(key, identity)
-        elif record.kind == Kind.IDENTITY and (call := call_of(record)) is not None:
+        elif record.kind == RecordKind.IDENTITY and (call := call_of(record)) is not None:
             self._identify(*cast("tuple[SourceKey, object]", call.arguments))
         elif in_span and record.kind in _SAMPLED and self._take_if_due(record):
-            add = self._add_page if record.kind == Kind.PAGE else self._add_node
+            add = self._add_page if record.kind == RecordKind.PAGE else self._add_node
             add(record)
 
     def _identify(self, key: SourceKey, identity: object) -> None:

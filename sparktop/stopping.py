@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from sparktop.ending import ENDING, INTERRUPTED
 
-Value = TypeVar("Value")
+Returned = TypeVar("Returned")
 
 
 def on_signals(
@@ -115,7 +115,7 @@ class _Timeout:
         self._task.cancel()
 
 
-async def gather_or_cancel(*works: Awaitable[Value]) -> list[Value]:
+async def gather_or_cancel(*works: Awaitable[Returned]) -> list[Returned]:
     """Await all of these at once and return their results, in their order.
 
     The first error is raised once the others are cancelled and have ended.

@@ -46,7 +46,7 @@ PREFIX = "sparktop_"
 """Begins the name of every metric."""
 LABEL_LIMIT = 120
 """Most characters of a label's value."""
-Part = TypeVar("Part")
+Subject = TypeVar("Subject")
 Labels = Mapping[str, str]
 
 
@@ -54,14 +54,14 @@ Point = tuple[tuple[str, ...], float | None]
 """The values of a metric's own labels, and its value; None if that is unknown."""
 
 
-class Metric(Struct, Generic[Part], frozen=True):
+class Metric(Struct, Generic[Subject], frozen=True):
     """A metric: its name, labels and help text, and how it is read from a part, such as a server or a GPU."""
 
     name: str
     """Name without `PREFIX`, and for a counter without the suffix `_total`."""
     text: str
     """The help text: one sentence, or more."""
-    read: Callable[[Part], Iterable[Point]]
+    read: Callable[[Subject], Iterable[Point]]
     """Returns one point for each series of the part."""
     labels: tuple[str, ...] = ()
     """The metric's own labels, beside those that name the part."""
@@ -74,8 +74,8 @@ class Metric(Struct, Generic[Part], frozen=True):
 
 
 def single(
-    name: str, text: str, read: Callable[[Part], float | None], *, is_counter: bool = False
-) -> Metric[Part]:
+    name: str, text: str, read: Callable[[Subject], float | None], *, is_counter: bool = False
+) -> Metric[Subject]:
     """Return a metric with one series for each part."""
     return Metric(name, text, lambda part: (((), read(part)),), is_counter=is_counter)
 
@@ -106,7 +106,7 @@ class _FamilyCollector(Collector):
         return self._families()
 
 
-def families(metrics: Iterable[Metric[Part]], parts: Sequence[tuple[Labels, Part]]) -> Iterator[Family]:
+def families(metrics: Iterable[Metric[Subject]], parts: Sequence[tuple[Labels, Subject]]) -> Iterator[Family]:
     """Yield a family for each of `metrics` that has a finite value in at least one part.
 
     `parts` has pairs (labels that name the part, part). Of two values with the same labels the first is kept:
@@ -133,14 +133,14 @@ def share(percent: float | None) -> float | None:
 
 
 def label_parts(
-    label: str, parts: Iterable[Part], name: Callable[[Part], str]
-) -> list[tuple[dict[str, str], Part]]:
+    label: str, parts: Iterable[Subject], name: Callable[[Subject], str]
+) -> list[tuple[dict[str, str], Subject]]:
     """Return ({`label`: name of the part}, part) for each part.
 
     Where names repeat, a number is appended, because Prometheus rejects a page with duplicate series.
     """
     taken_texts: set[str] = set()
-    labelled: list[tuple[dict[str, str], Part]] = []
+    labelled: list[tuple[dict[str, str], Subject]] = []
     for part in parts:
         part_label = free_name(clean(name(part), LABEL_LIMIT), taken_texts, "{} {}")
         taken_texts.add(part_label)
@@ -237,7 +237,7 @@ def _by_name(values: Mapping[str, float | None], factor: float = 1.0) -> list[Po
     return [((name,), None if value is None else value * factor) for name, value in values.items()]
 
 
-def _node(name: str, text: str, read: Callable[[Part], float | None]) -> Metric[Part]:
+def _node(name: str, text: str, read: Callable[[Subject], float | None]) -> Metric[Subject]:
     return single(f"node_{name}", text, read)
 
 

@@ -23,7 +23,7 @@ from sparktop.model.node import UNLIMITED, ClockGap, EngineSetup, MachineSetup, 
 from sparktop.model.snapshot import NodeView, Situation
 from sparktop.model.text import known_texts
 
-Value = TypeVar("Value")
+FactValue = TypeVar("FactValue")
 DIFFER, SETUP = FindingKind.MACHINES_DIFFER, FindingKind.MACHINE_SETUP
 """Kinds: machines differ; a fact is wrong on one machine, whatever the others have."""
 LOOK_AGAIN_S = 5.0
@@ -306,7 +306,7 @@ def _finding(
     )
 
 
-def _known(group: MachineGroup, value_of: Callable[[NodeView], Value | None]) -> dict[str, Value]:
+def _known(group: MachineGroup, value_of: Callable[[NodeView], FactValue | None]) -> dict[str, FactValue]:
     """Return a value of each machine by its name, of those of which it is known."""
     values = {view.name: value_of(view) for view in group.machines}
     return {name: value for name, value in values.items() if value is not None}

@@ -119,13 +119,13 @@ _ENGINE = re.compile("|".join(f"({pattern})(?![a-z0-9])" for pattern, _ in _ENGI
 _RANK = re.compile(r"_(PP|TP)(\d{1,4})(?!\d)")
 """Kinds and numbers of ranks in the name of a worker process."""
 
-Rank = tuple[int, int]
+WorkerRank = tuple[int, int]
 """A worker's rank: (pipeline stage, rank within that stage's tensor-parallel group)."""
 
 
 Backend = tuple[BackendTarget, str | None]
 """A backend and the name of its engine; None while that is unknown."""
-Machine = tuple[NodeTarget, NodeIdentity, tuple[EngineProcess, ...]]
+PlacedMachine = tuple[NodeTarget, NodeIdentity, tuple[EngineProcess, ...]]
 """A node, its identity, and the engine processes on its GPUs."""
 
 
@@ -134,7 +134,7 @@ class _Follower(NamedTuple):
 
     node: str
     engine: str
-    ranks: frozenset[Rank]
+    ranks: frozenset[WorkerRank]
 
 
 @lru_cache(maxsize=1024)
@@ -145,7 +145,7 @@ def engine_of(process_name: str) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def rank_of(process_name: str) -> Rank | None:
+def rank_of(process_name: str) -> WorkerRank | None:
     """Return the rank in the name of an engine's worker process; None where the name contains none."""
     ranks = {kind: int(number) for kind, number in _RANK.findall(process_name)}
     return (ranks.get("PP", 0), ranks.get("TP", 0)) if ranks else None
@@ -162,7 +162,7 @@ def engine_processes(gpus: Iterable[GpuReading]) -> tuple[EngineProcess, ...]:
     return tuple(result.values())
 
 
-def place_backends(backends: Sequence[Backend], nodes: Sequence[Machine]) -> dict[str, tuple[str, ...]]:
+def place_backends(backends: Sequence[Backend], nodes: Sequence[PlacedMachine]) -> dict[str, tuple[str, ...]]:
     """Return the names of each backend's nodes, the node with rank 0 first; empty where they are unknown.
 
     A node on which an engine has only worker processes of ranks above 0 belongs to a backend that spans
@@ -253,7 +253,7 @@ def port_of(url: str) -> int | None:
         return None
 
 
-def _nodes_by_host(nodes: Iterable[Machine]) -> dict[str, set[str]]:
+def _nodes_by_host(nodes: Iterable[PlacedMachine]) -> dict[str, set[str]]:
     hosts: dict[str, set[str]] = {}
     for node, identity, _ in nodes:
         names = [_url_host(node.url), _ssh_host(node.ssh), identity.hostname, *identity.addresses]
@@ -272,7 +272,7 @@ def _nodes_by_address(backend: BackendTarget, by_host: Mapping[str, set[str]]) -
 
 
 def _followers(
-    backends: Sequence[Backend], nodes: Sequence[Machine], nodes_of: Mapping[str, tuple[str, ...]]
+    backends: Sequence[Backend], nodes: Sequence[PlacedMachine], nodes_of: Mapping[str, tuple[str, ...]]
 ) -> list[_Follower]:
     """Return the nodes on which an engine has only workers of ranks above 0, and no backend has been placed.
 
@@ -288,7 +288,7 @@ def _followers(
     return sorted(followers, key=lambda follower: (min(follower.ranks), follower.node))
 
 
-def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Machine]) -> bool:
+def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[PlacedMachine]) -> bool:
     """Return whether the worker processes of `follower` can belong to the backend on the nodes `places`.
 
     They can if rank 0 of the engine is on these nodes, and none of the follower's ranks is.
@@ -298,7 +298,7 @@ def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[Mach
     return (0, 0) in ranks_here and not follower.ranks & ranks_here
 
 
-def _ranks(processes: Iterable[EngineProcess], engine: str) -> frozenset[Rank]:
+def _ranks(processes: Iterable[EngineProcess], engine: str) -> frozenset[WorkerRank]:
     ranks = (rank_of(process.name) for process in processes if process.engine == engine)
     return frozenset(rank for rank in ranks if rank is not None)
 

@@ -20,7 +20,7 @@ from sparktop.model.series import known_max, known_mean
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.targets import StateThresholds
 
-Server = FleetServer | BackendView
+WallServer = FleetServer | BackendView
 """An inference server on a wall: one that is polled, or one that a Prometheus scrapes."""
 STALE = "stale"
 """The state of a server whose newest figures are old, although nothing failed."""
@@ -70,7 +70,7 @@ class Top(StrEnum):
 class Stated(Struct, frozen=True):
     """A server with its state in a word, which for stale figures differs from the last one reported."""
 
-    server: Server
+    server: WallServer
     state: str
 
     @property
@@ -206,7 +206,7 @@ def _wall_group(name: str, servers: Sequence[Stated], balance: Balance | None) -
         )
         return (stated.rank, *load)
 
-    def total(figure_of: Callable[[Server], float | None]) -> Sum:
+    def total(figure_of: Callable[[WallServer], float | None]) -> Sum:
         """Return a sum over the servers, a lower bound where some are down or late, as in the top line."""
         return Sum.of_values(map(figure_of, answering), absent=len(servers) - len(answering))
 
@@ -224,13 +224,13 @@ def _wall_group(name: str, servers: Sequence[Stated], balance: Balance | None) -
     )
 
 
-def kv_percent(server: Server) -> float | None:
+def kv_percent(server: WallServer) -> float | None:
     """Return the used share of the KV cache in percent, of the fullest engine core where that is known."""
     fullest = None if isinstance(server, FleetServer) else server.kv_fullest_percent
     return server.kv_cache_percent if fullest is None else fullest
 
 
-def ttft_s(server: Server) -> float | None:
+def ttft_s(server: WallServer) -> float | None:
     """Return the 95 % quantile of the time to first token in seconds; its bound where only that is known."""
     if isinstance(server, FleetServer):
         return server.ttft_p95_s
@@ -336,7 +336,7 @@ def _contains_all(words: Iterable[str], texts: Iterable[str]) -> bool:
     return all(word in result for word in words)
 
 
-_SERVER_FIGURES: Mapping[Top, Callable[[Server], float | None]] = {
+_SERVER_FIGURES: Mapping[Top, Callable[[WallServer], float | None]] = {
     Top.WAITING: lambda server: server.waiting,
     Top.KV: kv_percent,
     Top.TTFT: ttft_s,

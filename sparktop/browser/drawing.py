@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.summary import Summary, verdict
 from sparktop.analysis.wall import Top
-from sparktop.browser.page import Kind, Page
+from sparktop.browser.page import PageKind, WebPage
 from sparktop.browser.picture import Link, PageSection, Picture, row_html
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import balances_read_first
@@ -45,7 +45,7 @@ _LINK_ROWS = 2
 """Rows of a link, so that a finger finds it."""
 
 
-def choice_section(page: Page, snapshot: Snapshot, width: int, *, has_lists: bool) -> PageSection | None:
+def choice_section(page: WebPage, snapshot: Snapshot, width: int, *, has_lists: bool) -> PageSection | None:
     """Return the links to the lists of a wall, or to the orders of a board, above what the filter hides.
 
     Return None where there is nothing to choose: fewer than two servers and two machines.
@@ -57,7 +57,9 @@ def choice_section(page: Page, snapshot: Snapshot, width: int, *, has_lists: boo
         pages = {word: replace(page, top=top) for word, top in lists.items()}
         now = "groups" if page.top is None else page.top.value
         rows, links = _choice_rows("lists", pages, now, KEY, width)
-    elif page.kind is Kind.BOARD and (page.fields or max(len(snapshot.backends), len(snapshot.nodes)) > 1):
+    elif page.kind is PageKind.BOARD and (
+        page.fields or max(len(snapshot.backends), len(snapshot.nodes)) > 1
+    ):
         pages = {item.value: replace(page, sort=item) for item in Sort}
         rows, links = _choice_rows("sorted", pages, page.sort.value, _SORT_KEY, width)
     if page.filter and not snapshot.backends and not snapshot.nodes:
@@ -68,7 +70,7 @@ def choice_section(page: Page, snapshot: Snapshot, width: int, *, has_lists: boo
 
 
 def _choice_rows(
-    title: str, pages: Mapping[str, Page], now: str, key: str, width: int
+    title: str, pages: Mapping[str, WebPage], now: str, key: str, width: int
 ) -> tuple[list[Row], list[Link]]:
     """Return the words of `pages` in rows, a link over each; `key` follows the one after `now`."""
     words = list(pages)
@@ -92,15 +94,15 @@ def _choice_rows(
 
 
 _ALONE = (
-    *(Kind.BALANCE, Kind.BACKEND, Kind.NODE, Kind.ROUTER, Kind.EVENTS),
-    *(Kind.GROUP, Kind.MACHINES, Kind.PROMETHEUS, Kind.WHY),
+    *(PageKind.BALANCE, PageKind.BACKEND, PageKind.NODE, PageKind.ROUTER, PageKind.EVENTS),
+    *(PageKind.GROUP, PageKind.MACHINES, PageKind.PROMETHEUS, PageKind.WHY),
 )
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, PageKind] = {
     **{kind.value: kind for kind in _ALONE},
-    "groups": Kind.BALANCE,
-    "wall": Kind.GROUP,
-    **dict.fromkeys((ATTENTION, *Top), Kind.BACKEND),
-    Top.CLOCK: Kind.NODE,
+    "groups": PageKind.BALANCE,
+    "wall": PageKind.GROUP,
+    **dict.fromkeys((ATTENTION, *Top), PageKind.BACKEND),
+    Top.CLOCK: PageKind.NODE,
 }
 """The page that shows a kind of panel, or of line of a wall, alone."""
 _HEADINGS: dict[str, str] = {
@@ -124,19 +126,19 @@ _HEADINGS: dict[str, str] = {
     "self": "sparktop",
 }
 """Headings by the kind of a panel; the name of what it shows follows."""
-_ZOOMED = {kind: kind.value for kind in _ALONE} | {Kind.WHY: "evidence", Kind.GROUP: "members"}
+_ZOOMED = {kind: kind.value for kind in _ALONE} | {PageKind.WHY: "evidence", PageKind.GROUP: "members"}
 """The panel that a page shows alone."""
 _EVENTS_HEIGHT = 3
 """Least rows of alerts and events."""
 _LOWER_EDGE = {
-    "balance": (Kind.WHY, "why this verdict on"),
-    "evidence": (Kind.BALANCE, "back to the balance of"),
+    "balance": (PageKind.WHY, "why this verdict on"),
+    "evidence": (PageKind.BALANCE, "back to the balance of"),
 }
 """Where the lower edge of a kind of panel leads, and in words; two rows, so that a finger finds it."""
 _NO_GROUP = (
     "There is nothing to balance: a group needs two servers with the same model or behind the same router."
 )
-_NOTHING = {Kind.MACHINES: "No machine is watched."}
+_NOTHING = {PageKind.MACHINES: "No machine is watched."}
 """What a page without a name says where nothing of its kind is there."""
 _ROLES = {Severity.CRITICAL: "bad", Severity.WARNING: "warn", Severity.INFO: "text", None: "good"}
 _EACH_NODE, _EACH_GROUP, _EACH_NARROW_GROUP, _EACH_ROUTER, _EACH_BACKEND = 8, 9, 6, 3, 9
@@ -159,10 +161,10 @@ class Orders:
         self.board, self.walls = Arrangement(), WallOrders()
 
 
-def draw(page: Page, snapshot: Snapshot, width: int, orders: Orders | None = None) -> Picture:
+def draw(page: WebPage, snapshot: Snapshot, width: int, orders: Orders | None = None) -> Picture:
     """Draw a page other than those of sweeps in `width` cells; its rows keep the `orders` of its last one."""
     key = _panel_key(page, snapshot)
-    if page.kind is not Kind.BOARD and key is None:
+    if page.kind is not PageKind.BOARD and key is None:
         section = (
             not_found_section(page, width)
             if page.name
@@ -210,7 +212,7 @@ def page_picture(
     )
 
 
-def not_found_section(page: Page, width: int) -> PageSection:
+def not_found_section(page: WebPage, width: int) -> PageSection:
     """Return the section of a page whose server, machine or result does not exist."""
     return notice_section(f"there is no {page.kind.value} “{clean(page.name, 60)}”", width)
 
@@ -221,23 +223,23 @@ def notice_section(words: str, width: int) -> PageSection:
     return PageSection(words, width, tuple(map(row_html, rows)))
 
 
-def _panel_key(page: Page, snapshot: Snapshot) -> PanelKey | None:
+def _panel_key(page: WebPage, snapshot: Snapshot) -> PanelKey | None:
     """Return the panel that a page shows alone; None for the board, and if there is none of its name."""
     if page.kind not in _ZOOMED:
         return None
-    names: dict[Kind, Iterable[str]] = {
-        Kind.BACKEND: (view.name for view in snapshot.backends),
-        Kind.NODE: (view.name for view in snapshot.nodes),
-        Kind.ROUTER: (view.name for view in snapshot.routers),
-        Kind.EVENTS: ("",),
+    names: dict[PageKind, Iterable[str]] = {
+        PageKind.BACKEND: (view.name for view in snapshot.backends),
+        PageKind.NODE: (view.name for view in snapshot.nodes),
+        PageKind.ROUTER: (view.name for view in snapshot.routers),
+        PageKind.EVENTS: ("",),
     }
-    if page.kind in {Kind.GROUP, Kind.MACHINES, Kind.PROMETHEUS}:
+    if page.kind in {PageKind.GROUP, PageKind.MACHINES, PageKind.PROMETHEUS}:
         # The wall of a Prometheus, the machines, or the servers of a group, polled or scraped.
-        kinds = ("members", "scraped") if page.kind is Kind.GROUP else (page.kind.value,)
+        kinds = ("members", "scraped") if page.kind is PageKind.GROUP else (page.kind.value,)
         matching = (kind for kind in kinds if index_of(kind, page.name, snapshot) is not None)
         return next((PanelKey(kind, page.name) for kind in matching), None)
     names_of_kind = list(names.get(page.kind, (view.group for view in snapshot.balance)))
-    if page.kind in {Kind.BALANCE, Kind.WHY} and not page.name:
+    if page.kind in {PageKind.BALANCE, PageKind.WHY} and not page.name:
         worst_balance = next(iter(balances_read_first(snapshot.balance)), None)
         names_of_kind = [] if worst_balance is None else [worst_balance.group]
         return PanelKey(_ZOOMED[page.kind], names_of_kind[0]) if names_of_kind else None
@@ -310,7 +312,7 @@ def _panel_section(panel: Drawn, entries: Iterable[Drawn], *, is_alone: bool = F
         kind, words = _LOWER_EDGE[panel.key.kind]
         name = panel.key.name
         label = f"{words} {clean(name, 80)}"
-        title_links.append(Link(Page(kind, name).path, label, 0, len(panel.rows) - 2, place.width, 2))
+        title_links.append(Link(WebPage(kind, name).path, label, 0, len(panel.rows) - 2, place.width, 2))
     inner = [
         _panel_link(
             entry.key,
@@ -327,9 +329,9 @@ def _panel_section(panel: Drawn, entries: Iterable[Drawn], *, is_alone: bool = F
 
 def _panel_link(key: PanelKey, x: int, y: int, width: int, height: int) -> Link | None:
     kind = _KINDS.get(key.kind)
-    if kind is None or (kind is Kind.GROUP and not key.name):  # the whole wall has no page but the board
+    if kind is None or (kind is PageKind.GROUP and not key.name):  # the whole wall has no page but the board
         return None
-    return Link(Page(kind, key.name).path, f"open {_heading_of(key)}", x, y, width, height)
+    return Link(WebPage(kind, key.name).path, f"open {_heading_of(key)}", x, y, width, height)
 
 
 def _heading_of(key: PanelKey) -> str:
@@ -348,14 +350,14 @@ def _verdict_html(snapshot: Snapshot) -> str:
     return f"{words}{hint}"
 
 
-def _page_of_verdict(judged: Summary, snapshot: Snapshot) -> Page | None:
+def _page_of_verdict(judged: Summary, snapshot: Snapshot) -> WebPage | None:
     """Return the page that shows more about the verdict, as its key would in the terminal."""
     if judged.key == "w":
-        return Page(Kind.WHY)
+        return WebPage(PageKind.WHY)
     if judged.key == "e":
-        return Page(Kind.EVENTS)
+        return WebPage(PageKind.EVENTS)
     kinds = (
-        (Kind.BACKEND, [view.name for view in snapshot.backends]),
-        (Kind.NODE, [view.name for view in snapshot.nodes]),
+        (PageKind.BACKEND, [view.name for view in snapshot.backends]),
+        (PageKind.NODE, [view.name for view in snapshot.nodes]),
     )
-    return next((Page(kind, judged.subject) for kind, names in kinds if judged.subject in names), None)
+    return next((WebPage(kind, judged.subject) for kind, names in kinds if judged.subject in names), None)

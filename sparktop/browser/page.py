@@ -38,7 +38,7 @@ _LONGEST = 400
 """Most characters of a name in an address."""
 
 
-class Kind(StrEnum):
+class PageKind(StrEnum):
     """What a page shows; each value is the first part of the page's path, "" for the board."""
 
     BOARD = ""
@@ -55,15 +55,17 @@ class Kind(StrEnum):
     SWEEP = "sweep"
 
 
-_ALONE = frozenset({Kind.BOARD, Kind.BALANCE, Kind.WHY, Kind.EVENTS, Kind.MACHINES, Kind.SWEEPS})
+_ALONE = frozenset(
+    {PageKind.BOARD, PageKind.BALANCE, PageKind.WHY, PageKind.EVENTS, PageKind.MACHINES, PageKind.SWEEPS}
+)
 """Pages that need no name: of several groups the first is shown."""
-_NAMED = frozenset(Kind) - {Kind.BOARD, Kind.EVENTS, Kind.SWEEPS}
+_NAMED = frozenset(PageKind) - {PageKind.BOARD, PageKind.EVENTS, PageKind.SWEEPS}
 """Pages that may have a name."""
-_CHOSEN = frozenset({Kind.BOARD, Kind.PROMETHEUS, Kind.GROUP, Kind.MACHINES})
+_CHOSEN = frozenset({PageKind.BOARD, PageKind.PROMETHEUS, PageKind.GROUP, PageKind.MACHINES})
 """Pages on which a viewer can choose what is shown."""
 
 
-class Page(Struct, frozen=True):
+class WebPage(Struct, frozen=True):
     """A page: its kind, the name of the thing that it shows, "" for none, and what the viewer has chosen.
 
     By default all servers and machines stand as configured, and a wall shows its groups. In the address,
@@ -71,7 +73,7 @@ class Page(Struct, frozen=True):
     state and so on, ?list= of a wall the list of the worst that is shown in full.
     """
 
-    kind: Kind = Kind.BOARD
+    kind: PageKind = PageKind.BOARD
     name: str = ""
     sort: Sort = Sort.CONFIG
     filter: str = ""
@@ -108,20 +110,20 @@ class Page(Struct, frozen=True):
         return f"/{self.kind.value}" + (f"/{quote(self.name, safe='')}" if self.name else "")
 
 
-def parse_path(path: str, query: Mapping[str, str] | None = None) -> Page | None:
+def parse_path(path: str, query: Mapping[str, str] | None = None) -> WebPage | None:
     """Return the page whose address has the path `path`, still quoted, and `query`; None if there is none."""
     segment, slash, rest = path.removeprefix("/").partition("/")
     name = unquote(rest, errors="replace")
-    if not path.startswith("/") or segment not in {kind.value for kind in Kind} or (slash and not rest):
+    if not path.startswith("/") or segment not in {kind.value for kind in PageKind} or (slash and not rest):
         return None
-    kind = Kind(segment)
+    kind = PageKind(segment)
     if "/" in rest or len(name) > _LONGEST or (kind not in _NAMED if name else kind not in _ALONE):
         return None
-    page = Page(kind, name)
+    page = WebPage(kind, name)
     return with_choice(page, query) if query and page.has_choice else page
 
 
-def with_choice(page: Page, query: Mapping[str, str]) -> Page:
+def with_choice(page: WebPage, query: Mapping[str, str]) -> WebPage:
     """Return `page` with the choice in the fields of its address; unknown values are ignored."""
     sort, top, words = (query.get(name, "")[:_ENOUGH] for name in ("sort", "list", "filter"))
     words = clean(words, _ENOUGH)[:MOST_WORDS].strip()

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from sparktop import __version__
 from sparktop.browser.drawing import Orders, draw, notice_section, page_picture
-from sparktop.browser.page import Kind, Page
+from sparktop.browser.page import PageKind, WebPage
 from sparktop.browser.picture import Picture
 from sparktop.browser.results import ResultPages
 from sparktop.model.snapshot import Snapshot
@@ -94,7 +94,7 @@ FRESH_S = 0.5
 """A picture that is at most this many seconds old is sent again to a new viewer."""
 _PHASE = 0.35
 """Pictures are drawn after this share of an interval: by then most answers to its polls have arrived."""
-_OF_RESULTS = frozenset({Kind.SWEEPS, Kind.SWEEP})
+_OF_RESULTS = frozenset({PageKind.SWEEPS, PageKind.SWEEP})
 
 
 class PageRenderer:
@@ -116,7 +116,7 @@ class PageRenderer:
         self._take = take
         self._results = results
         self._clock = clock
-        self._channels: dict[tuple[Page, int], Channel] = {}
+        self._channels: dict[tuple[WebPage, int], Channel] = {}
         self._wanted = asyncio.Event()
         self._making = asyncio.Lock()
         self._interval_s = LEAST_TICK_S
@@ -128,11 +128,11 @@ class PageRenderer:
         """Number of viewers of all pages."""
         return sum(channel.viewers for channel in self._channels.values())
 
-    async def picture(self, page: Page, width: int) -> Picture:
+    async def picture(self, page: WebPage, width: int) -> Picture:
         """Return a picture that is at most `FRESH_S` seconds old, or the newest one while others watch it."""
         return (await self._channel(page, width)).picture
 
-    async def watch(self, page: Page, width: int, *, compressed: bool) -> AsyncGenerator[bytes, None]:
+    async def watch(self, page: WebPage, width: int, *, compressed: bool) -> AsyncGenerator[bytes, None]:
         """Yield the server-sent events of a page at one width, until the viewer goes."""
         channel = await self._channel(page, width)
         channel.viewers += 1
@@ -171,7 +171,9 @@ class PageRenderer:
 
     def _report_processes(self) -> None:
         channels = self._channels.items()
-        watched = {page.name for (page, _), channel in channels if page.kind is Kind.NODE and channel.viewers}
+        watched = {
+            page.name for (page, _), channel in channels if page.kind is PageKind.NODE and channel.viewers
+        }
         names = tuple(sorted(watched))
         if names != self._processes_of:
             self._processes_of = names
@@ -182,7 +184,7 @@ class PageRenderer:
         self._interval_s = snapshot.interval_s
         return snapshot
 
-    async def _channel(self, page: Page, width: int) -> Channel:
+    async def _channel(self, page: WebPage, width: int) -> Channel:
         """Return the channel of a page at one width, with a picture that is not too old."""
         key = (page, width)
         async with self._making:
@@ -204,7 +206,7 @@ class PageRenderer:
             if not channel.viewers and now - channel.drawn_at > FRESH_S:
                 del self._channels[key]
 
-    async def _draw(self, page: Page, width: int, snapshot: Snapshot, orders: Orders) -> Picture:
+    async def _draw(self, page: WebPage, width: int, snapshot: Snapshot, orders: Orders) -> Picture:
         """Draw a page; one that cannot be drawn is logged and says so, and the others go on."""
         try:
             if page.kind in _OF_RESULTS:

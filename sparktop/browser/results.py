@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from sparktop.browser.drawing import not_found_section, notice_section, page_picture
-from sparktop.browser.page import Kind, Page
+from sparktop.browser.page import PageKind, WebPage
 from sparktop.browser.picture import Link, PageSection, Picture, row_html
 from sparktop.errors import SparktopError
 from sparktop.model.snapshot import Snapshot
@@ -69,9 +69,9 @@ class ResultPages:
             pass
         return self._history.rows()[:_MOST_FILES]
 
-    async def draw(self, page: Page, snapshot: Snapshot, width: int) -> Picture:
+    async def draw(self, page: WebPage, snapshot: Snapshot, width: int) -> Picture:
         """Draw the list of results, or one of them."""
-        if page.kind is Kind.SWEEPS:
+        if page.kind is PageKind.SWEEPS:
             return page_picture([(await self._list_section(width),)], snapshot, width, title="sweeps")
         view = await self._read_view(page.name)
         if view is None:
@@ -90,7 +90,7 @@ class ResultPages:
         height = max(_LIST_ROWS, math.ceil(len(rows) / RESULTS_SHARE) + _FRAME_ROWS)
         drawn = history_screen(rows, width, height, preview=preview)
         links = [
-            Link(Page(Kind.SWEEP, row.key).path, f"sweep {row.name}", 1, TOP + index, width - 2)
+            Link(WebPage(PageKind.SWEEP, row.key).path, f"sweep {row.name}", 1, TOP + index, width - 2)
             for index, row in enumerate(rows)
             if row.problem is None
         ]

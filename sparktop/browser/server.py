@@ -28,7 +28,7 @@ from sparktop.agent.access import Service
 from sparktop.agent.gate import Limits, Rates
 from sparktop.agent.server import WebServer, page, text
 from sparktop.browser.drawing import FILTER
-from sparktop.browser.page import MOST_WORDS, WIDTHS, Kind, Page, parse_path, shared_width
+from sparktop.browser.page import MOST_WORDS, WIDTHS, PageKind, WebPage, parse_path, shared_width
 from sparktop.browser.picture import MOST_LINK_ROWS, MOST_ROWS, Picture, class_of
 from sparktop.browser.renderer import PageRenderer
 from sparktop.browser.results import ResultPages
@@ -111,10 +111,10 @@ def _css_color(palette: Palette, role: str) -> str:
 
 
 _MENU = (
-    (Kind.BOARD, "board", "esc"),
-    (Kind.BALANCE, "balance", "b"),
-    (Kind.EVENTS, "events", "e"),
-    (Kind.SWEEPS, "sweeps", "h"),
+    (PageKind.BOARD, "board", "esc"),
+    (PageKind.BALANCE, "balance", "b"),
+    (PageKind.EVENTS, "events", "e"),
+    (PageKind.SWEEPS, "sweeps", "h"),
 )
 """The pages of the menu, their words and their keys."""
 _KEYS = (
@@ -142,7 +142,7 @@ ICON = (
 )
 
 
-def page_html(picture: Picture, page: Page, *, theme: str, themes: tuple[str, ...]) -> str:
+def page_html(picture: Picture, page: WebPage, *, theme: str, themes: tuple[str, ...]) -> str:
     """Return the document of a page; `themes` are those that a viewer can choose, `theme` is the present."""
     return _render(
         "board.html",
@@ -152,7 +152,7 @@ def page_html(picture: Picture, page: Page, *, theme: str, themes: tuple[str, ..
         version=__version__,
         picture=picture,
         page=page,
-        menu=[(Page(kind).path, word, key, page.kind is kind) for kind, word, key in _MENU],
+        menu=[(WebPage(kind).path, word, key, page.kind is kind) for kind, word, key in _MENU],
         keys=_KEYS,
         filter=FILTER,
         most_words=MOST_WORDS,
@@ -328,7 +328,7 @@ class BrowserServer(WebServer):
             return page(read_static("board.js").encode(), "text/javascript; charset=utf-8")
         return page(ICON.encode(), "image/svg+xml") if path == "/icon.svg" else None
 
-    async def _respond_page(self, request: web.BaseRequest, wanted: Page) -> web.Response:
+    async def _respond_page(self, request: web.BaseRequest, wanted: WebPage) -> web.Response:
         """Return the document of a page, drawn at the width that the browser had last."""
         cookies = request.headers.get("Cookie")
         picture = await self._renderer.picture(
@@ -351,7 +351,7 @@ class BrowserServer(WebServer):
         chosen = unquote(cookie(request.headers.get("Cookie"), "sparktop_theme"))
         return chosen if chosen in self._themes() else self._theme
 
-    async def _respond_live(self, request: web.BaseRequest, page: Page) -> web.StreamResponse:
+    async def _respond_live(self, request: web.BaseRequest, page: WebPage) -> web.StreamResponse:
         """Stream a page as server-sent events until the viewer goes, reads too slowly, or the server ends."""
         if self._count_live_pages() >= MOST_VIEWERS:
             words = f"{MOST_VIEWERS} viewers already: try again later"
@@ -406,7 +406,7 @@ class BrowserServer(WebServer):
             body = await request.content.read(_MOST_FORM)
         fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=4)
         path, _, query = fields.get("next", ["/"])[0].partition("?")
-        page = parse_path(path, dict(parse_qsl(query[:_MOST_FORM]))) or Page()
+        page = parse_path(path, dict(parse_qsl(query[:_MOST_FORM]))) or WebPage()
         if not self._sessions.is_token(fields.get("token", [""])[0]):
             return self._token_form(request, page.address, is_wrong=True)
         response = _redirect(page.address)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sparktop.config.watch import Needs
 
 
-Value = TypeVar("Value")
+Parsed = TypeVar("Parsed")
 _UNKNOWN = "unrecognized arguments: "
 """How argparse begins its message on options that do not exist."""
 _INVALID_CHOICE = re.compile(r"argument (.+): invalid choice: '?(.*?)'? \(choose from (.*)\)", re.DOTALL)
@@ -127,10 +127,10 @@ def refuse_removed(parser: argparse.ArgumentParser, option: str, instead: str) -
     parser.add_argument(option, action=_Removed, nargs="*", const=instead, help=argparse.SUPPRESS)
 
 
-def argument_type(read: Callable[[str], Value]) -> Callable[[str], Value]:
+def argument_type(read: Callable[[str], Parsed]) -> Callable[[str], Parsed]:
     """Wrap `read` as an argument type for argparse: its `UsageError` becomes an `ArgumentTypeError`."""
 
-    def parse(text: str) -> Value:
+    def parse(text: str) -> Parsed:
         try:
             return read(text)
         except UsageError as error:

@@ -19,7 +19,7 @@ from sparktop.model.text import clean, free_name
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """A name of an environment variable."""
-Target = TypeVar("Target", BackendTarget, NodeTarget, PrometheusTarget)
+NamedTarget = TypeVar("NamedTarget", BackendTarget, NodeTarget, PrometheusTarget)
 
 
 def choose(arguments: argparse.Namespace, env: Mapping[str, str]) -> Watch:
@@ -245,9 +245,9 @@ def _assign_machines(
     return nodes, placed
 
 
-def _with_unique_names(targets: Iterable[Target]) -> tuple[Target, ...]:
+def _with_unique_names(targets: Iterable[NamedTarget]) -> tuple[NamedTarget, ...]:
     """Return the targets in the same order, with a number appended to repeated names: spark-a, spark-a-2."""
-    by_name: dict[str, Target] = {}
+    by_name: dict[str, NamedTarget] = {}
     for target in targets:
         name = free_name(target.name, by_name)
         by_name[name] = replace(target, name=name)

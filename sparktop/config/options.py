@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.config.toml_text import SettingPath, Value
+from sparktop.config.toml_text import SettingPath, TomlValue
 from sparktop.model.event import Severity
 from sparktop.model.targets import Watch
 
@@ -28,12 +28,12 @@ class Option(Struct, frozen=True):
     place: SettingPath
     """Path of the setting in the file."""
     name: str
-    choices: tuple[Value, ...]
+    choices: tuple[TomlValue, ...]
     """Values in ascending order; a value between two of them is possible in the file."""
     help: str
     unit: str = ""
     """Unit of the value, after it in the menu; "" for none."""
-    default_choice: Value | None = None
+    default_choice: TomlValue | None = None
     """The choice to begin with while the setting has no value; None: the first one."""
     zero: str = ""
     """What the value 0 means, shown instead of it; "" if 0 is a value like others."""
@@ -43,13 +43,13 @@ class Option(Struct, frozen=True):
         """Whether a change takes effect at once; if not, it takes effect when sparktop is started again."""
         return self.place[0] not in _AT_START
 
-    def value(self, watch: Watch) -> Value | None:
+    def value(self, watch: Watch) -> TomlValue | None:
         """Return the present value in `watch`; None if the setting has no value, so that a default holds."""
         holder = getattr(watch, _FIELDS[self.place[0]]) if self.place[0] in _FIELDS else watch
-        value: Value | None = getattr(holder, self.place[-1])
+        value: TomlValue | None = getattr(holder, self.place[-1])
         return value.value if isinstance(value, Severity) else value
 
-    def put(self, watch: Watch, value: Value) -> Watch:
+    def put(self, watch: Watch, value: TomlValue) -> Watch:
         """Return `watch` with another value of this setting."""
         key = self.place[-1]
         if self.place[0] not in _FIELDS:
@@ -59,7 +59,7 @@ class Option(Struct, frozen=True):
         holder = replace(getattr(watch, field), **{key: typed_value})
         return replace(watch, **{field: holder})
 
-    def step(self, now: Value | None, step: int, *, around: bool = False) -> Value:
+    def step(self, now: TomlValue | None, step: int, *, around: bool = False) -> TomlValue:
         """Return the choice after (`step` 1) or before (-1) the value `now`, in the order of `choices`.
 
         A number that is not a choice has its place between the next smaller and the next larger choice. At

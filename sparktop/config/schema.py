@@ -189,7 +189,7 @@ def _json(value: object) -> object:
     return value
 
 
-class Kind(Struct, frozen=True):
+class ValueKind(Struct, frozen=True):
     """What the value of a key may be."""
 
     noun: str
@@ -201,7 +201,7 @@ class Kind(Struct, frozen=True):
     least: float | None = None
     above: float | None = None
     most: float | None = None
-    items: Kind | None = None
+    items: ValueKind | None = None
     """The kind of each item of a list, or of each value of a table of any keys."""
     table: Mapping[str, Setting] | None = None
     """The keys of a table, where these are fixed."""
@@ -273,7 +273,7 @@ class Reach(Enum):
 class Setting(Struct, frozen=True):
     """A key of the configuration file."""
 
-    kind: Kind
+    kind: ValueKind
     reach: Reach = Reach.UNKNOWN
     required: bool = False
     default: object = None
@@ -298,8 +298,10 @@ def _read_table(
     return values_read
 
 
-def _number(*, least: float | None = None, above: float | None = None, most: float | None = None) -> Kind:
-    return Kind("a number", (float, int), least=least, above=above, most=most, check=_float)
+def _number(
+    *, least: float | None = None, above: float | None = None, most: float | None = None
+) -> ValueKind:
+    return ValueKind("a number", (float, int), least=least, above=above, most=most, check=_float)
 
 
 def _float(value: float) -> float:
@@ -309,38 +311,38 @@ def _float(value: float) -> float:
         raise ValueError("must be a finite number, not a number of that size") from None
 
 
-def _whole(least: int, most: int | None = None) -> Kind:
-    return Kind("a whole number", (int,), least=least, most=most)
+def _whole(least: int, most: int | None = None) -> ValueKind:
+    return ValueKind("a whole number", (int,), least=least, most=most)
 
 
-def _text(check: Callable[[str], str] | None = None) -> Kind:
-    return Kind("text in quotes", (str,), check=check)
+def _text(check: Callable[[str], str] | None = None) -> ValueKind:
+    return ValueKind("text in quotes", (str,), check=check)
 
 
-def _one_of(*words: str | int) -> Kind:
-    return Kind("", (type(words[0]),), words)
+def _one_of(*words: str | int) -> ValueKind:
+    return ValueKind("", (type(words[0]),), words)
 
 
-def _list(items: Kind) -> Kind:
-    return Kind("a list", (list,), items=items)
+def _list(items: ValueKind) -> ValueKind:
+    return ValueKind("a list", (list,), items=items)
 
 
-def _by_name(items: Kind, check: Callable[[Any], Any] | None = None) -> Kind:
-    return Kind("a table", (dict,), items=items, check=check)
+def _by_name(items: ValueKind, check: Callable[[Any], Any] | None = None) -> ValueKind:
+    return ValueKind("a table", (dict,), items=items, check=check)
 
 
-def _table(keys: Mapping[str, Setting], of: object = None) -> Kind:
+def _table(keys: Mapping[str, Setting], of: object = None) -> ValueKind:
     """Return the kind of a table; the fields of `of` are the defaults of its keys of the same name."""
     defaults = {key: getattr(of, key, setting.default) for key, setting in keys.items()}
     filled = {key: replace(setting, default=defaults[key]) for key, setting in keys.items()}
-    return Kind("a table", (dict,), table=filled)
+    return ValueKind("a table", (dict,), table=filled)
 
 
 _MOST_HOSTS = 64
 """Hosts of one instance."""
 _REMOVED = ("users", "think_s")
 """Keys of sweeps in files of earlier versions."""
-_SWITCH = Kind("true or false", (bool,))
+_SWITCH = ValueKind("true or false", (bool,))
 _NAME, _URL, _PLAIN = _text(_printable_name), _text(_http_url), _text()
 _VARIABLE_NAME = _text(
     _text_that(_IDENTIFIER.fullmatch, "must be the name of an environment variable, never the key itself")
@@ -379,7 +381,7 @@ _BACKEND = _table(
     {
         "name": _harmless(_NAME, required=True),
         "url": _harmless(_URL, required=True),
-        "engine": _harmless(Kind("", (str,), ("auto", *ENGINE_NAMES))),
+        "engine": _harmless(ValueKind("", (str,), ("auto", *ENGINE_NAMES))),
         "nodes": _harmless(_list(_PLAIN)),
         "slots": _harmless(_COUNT),
         "cudagraph_capture_sizes": _harmless(_list(_COUNT)),
@@ -417,7 +419,7 @@ _PROMETHEUS = _table(
         "selector": _harmless(_text(_selector)),
         "group_by": _harmless(_list(_LABEL)),
         "machine_selector": _harmless(_text(_selector)),
-        "machines": _harmless(_by_name(Kind("text in quotes", (str, list), items=_PLAIN, check=_hosts))),
+        "machines": _harmless(_by_name(ValueKind("text in quotes", (str, list), items=_PLAIN, check=_hosts))),
         "closer": _harmless(_one_of("ask", "auto", "never")),
     },
     PrometheusTarget("prometheus", ""),
@@ -453,7 +455,9 @@ _SWEEP = _table(
         "trace_range": Setting(_NAME),
         "prompts": Setting(_FILE),
         "texts": Setting(_list(_one_of("code", "prose", "table", "agent"))),
-        "extra_body": Setting(_by_name(Kind("a value", (str, int, float, bool, list, dict), check=_json))),
+        "extra_body": Setting(
+            _by_name(ValueKind("a value", (str, int, float, bool, list, dict), check=_json))
+        ),
         "headers": Setting(_by_name(_PLAIN)),
         "timeout_s": Setting(_number(least=0.1, most=86_400)),
         "api": Setting(_one_of("chat", "completions")),
@@ -500,7 +504,7 @@ _EVENTS = _table(
         "severity": _harmless(_one_of("info", "warning", "critical")),
         "bell": _harmless(_SWITCH),
         "notify": _harmless(_one_of("off", "osc9", "osc777")),
-        "hook": _runs(Kind("a list", (list, str), items=_ARGUMENT, check=_hook)),
+        "hook": _runs(ValueKind("a list", (list, str), items=_ARGUMENT, check=_hook)),
         "webhook": _sends(_text(_webhook_url)),
         "webhook_token_env": _secret(_VARIABLE_NAME),
     },
@@ -578,7 +582,7 @@ class Config(Struct, frozen=True):
         return warnings_of(self.settings, self.path, self.text, env)
 
 
-def _sensitive(kind: Kind, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, object]]:  # noqa: ANN401 - of any kind
+def _sensitive(kind: ValueKind, value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Reach, object]]:  # noqa: ANN401 - of any kind
     """Yield (path, reach, value) of each setting in `value` that is not harmless, and not its default.
 
     `kind` has settings.

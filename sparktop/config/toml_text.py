@@ -13,7 +13,7 @@ from sparktop.model.text import clean
 
 Path = tuple[str | int, ...]
 """Keys and list indices from the top of the document: ("backends", 1, "url")."""
-Value = float | int | bool | str
+TomlValue = float | int | bool | str
 """A value that can be written: a number, true or false, or text."""
 SettingPath = tuple[str] | tuple[str, str]
 """Path of a value in the file: ("theme",), or a table and a key such as ("alerts", "slow_clock_mhz")."""
@@ -142,7 +142,7 @@ def toml_lines(values: Mapping[str, object]) -> Iterator[str]:
             yield f"{key} = {toml_value(value)}"
 
 
-def with_values(text: str, values: Mapping[SettingPath, Value]) -> str:
+def with_values(text: str, values: Mapping[SettingPath, TomlValue]) -> str:
     """Return the TOML `text` with `values`: the value of an existing key is replaced, a missing key is added.
 
     All other text stays.
@@ -171,7 +171,7 @@ def _parse_or_raise(text: str) -> dict[str, Any]:
         raise ConfigError(f"the file is not valid TOML: {error}") from None
 
 
-def _with_value(text: str, place: SettingPath, value: Value) -> str:
+def _with_value(text: str, place: SettingPath, value: TomlValue) -> str:
     """Return `text` with one value, changed in the lines of its table only: tomlkit reorders tables."""
     import tomlkit  # late: only saving needs it
     from tomlkit.exceptions import TOMLKitError

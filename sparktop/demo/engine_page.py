@@ -148,7 +148,7 @@ class EngineHistograms:
             self.by_name[name].observe(value)
 
 
-Value = float | Mapping[str, float] | Buckets
+PageValue = float | Mapping[str, float] | Buckets
 """A number, numbers by the value of a label, or a histogram."""
 Answers = Mapping[tuple[str, str, str], int]
 """Number of HTTP answers by (handler, method, status)."""
@@ -186,7 +186,7 @@ def _waiting_by_reason(engine: Engine, _: EngineHistograms) -> Mapping[str, floa
     return {"capacity": gauges.waiting - gauges.deferred, "deferred": gauges.deferred}
 
 
-_Metric = tuple[str, str, str, Callable[[Engine, EngineHistograms], Value]]
+_Metric = tuple[str, str, str, Callable[[Engine, EngineHistograms], PageValue]]
 """(type, name without "vllm:", the label whose values a mapping has, function for the values)."""
 _METRICS: tuple[_Metric, ...] = (
     ("counter", "estimated_read_bytes_per_gpu", "", _bytes_read_per_gpu),
@@ -288,7 +288,7 @@ def engine_page(
     return "\n".join((*lines, "")).encode()
 
 
-def _sample_lines(stem: str, labels: str, label: str, value: Value) -> Iterator[str]:
+def _sample_lines(stem: str, labels: str, label: str, value: PageValue) -> Iterator[str]:
     if isinstance(value, Buckets):
         counts = value.cumulative
         for bound, count in zip((*value.bounds, "+Inf"), counts, strict=True):

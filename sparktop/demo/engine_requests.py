@@ -62,7 +62,7 @@ class CompletionRequest(Struct, frozen=True):
     seed: int | None = None
 
 
-class Message(Struct, frozen=True):
+class ChatMessage(Struct, frozen=True):
     """A message of a chat."""
 
     role: str = "user"
@@ -82,7 +82,7 @@ class RequestBody(Struct, frozen=True):
     """The fields of a request that the simulated server reads, as clients send them."""
 
     model: str | None = None
-    messages: list[Message] | None = None
+    messages: list[ChatMessage] | None = None
     prompt: str | list[int] | None = None
     """Text or token ids."""
     max_tokens: int | None = None

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from sparktop import __version__
-from sparktop.config.schema import SETTINGS, Config, Kind
+from sparktop.config.schema import SETTINGS, Config, ValueKind
 from sparktop.config.watch import variable_words
 from sparktop.doctor.check import Check
 from sparktop.doctor.machine import installed_version
@@ -149,7 +149,7 @@ class Redactor:
         name, message, advice = map(self.text, parts)
         return replace(check, name=name, message=message, advice=advice)
 
-    def settings(self, kind: Kind, value: Any) -> object:  # noqa: ANN401 - of any kind
+    def settings(self, kind: ValueKind, value: Any) -> object:  # noqa: ANN401 - of any kind
         """Return a value of the configuration file, of this kind, redacted; keys of fixed tables stay."""
         if isinstance(value, dict):
             if kind.table is None:
@@ -161,7 +161,7 @@ class Redactor:
             return [self.settings(kind.items or kind, part) for part in value]
         return self.text(value) if isinstance(value, str) else value
 
-    def _setting(self, key: str, kind: Kind, value: Any) -> object:  # noqa: ANN401 - as above
+    def _setting(self, key: str, kind: ValueKind, value: Any) -> object:  # noqa: ANN401 - as above
         if key == "hook":
             return [self.text(value[0]), *(SECRET for _ in value[1:])] if value else []
         if key in _SECRET_KEYS:

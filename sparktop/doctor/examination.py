@@ -30,7 +30,7 @@ _AT_ONCE = 16
 attack."""
 Search = Callable[[Iterable[str]], Awaitable[Found]]
 """Searches hosts for servers."""
-Target = TypeVar("Target", BackendTarget, NodeTarget, RouterTarget, PrometheusTarget)
+CheckedTarget = TypeVar("CheckedTarget", BackendTarget, NodeTarget, RouterTarget, PrometheusTarget)
 
 
 async def examine_network(
@@ -58,9 +58,9 @@ async def examine_network(
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def check_each(
-        check: Callable[[Target, Network], Awaitable[list[Check]]], targets: Sequence[Target]
+        check: Callable[[CheckedTarget, Network], Awaitable[list[Check]]], targets: Sequence[CheckedTarget]
     ) -> list[Check]:
-        async def check_one(target: Target) -> list[Check]:
+        async def check_one(target: CheckedTarget) -> list[Check]:
             async with gate:
                 return await check(target, network)
 

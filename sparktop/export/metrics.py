@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,8 +23,10 @@ from sparktop import __version__
 from sparktop.agent.exposition import (
     LABEL_LIMIT,
     PREFIX,
+    Labels,
     Metric,
     Point,
+    Subject,
     families,
     node_families,
     share,
@@ -54,8 +56,6 @@ MOST_REASONS = 4
 MOST_POLLS = 512
 """Sources whose polls have a series."""
 
-Part = TypeVar("Part")
-
 
 def label_of(name: str) -> str:
     """Return a name as the value of a label: clean, bounded, and of a URL only host, port and path."""
@@ -66,10 +66,10 @@ def label_of(name: str) -> str:
     return clean(name, LABEL_LIMIT)
 
 
-def _word_metric(name: str, label: str, text: str, read: Callable[[Part], str | None]) -> Metric[Part]:
+def _word_metric(name: str, label: str, text: str, read: Callable[[Subject], str | None]) -> Metric[Subject]:
     """Return a metric whose label `label` is the word that holds, with the value 1."""
 
-    def points(part: Part) -> Iterator[Point]:
+    def points(part: Subject) -> Iterator[Point]:
         word = read(part)
         if word is not None:
             yield (word,), 1.0
@@ -251,9 +251,7 @@ OTHER = "other"
 
 _BALANCE = "balance:"
 """Beginning of the ids of alerts about groups."""
-Labels = Mapping[str, str]
-"""Values of labels by name."""
-Named = Sequence[tuple[Labels, Part]]
+Named = Sequence[tuple[Labels, Subject]]
 """Parts of a snapshot, each with the labels that name it."""
 
 
@@ -332,9 +330,9 @@ class _SeriesBudget:
         self._left = most
         self.left_out = 0
 
-    def take(self, label: str, parts: Sequence[tuple[str, Part]]) -> list[tuple[dict[str, str], Part]]:
+    def take(self, label: str, parts: Sequence[tuple[str, Subject]]) -> list[tuple[dict[str, str], Subject]]:
         """Return ({`label`: name}, part) for the parts that there is room for, each name once."""
-        part_by_name: dict[str, Part] = {}
+        part_by_name: dict[str, Subject] = {}
         for name, part in parts:
             part_by_name.setdefault(label_of(name), part)
         kept_series = list(islice(part_by_name.items(), self._left))

@@ -112,10 +112,10 @@ def number_in(name: str) -> int:
     return int("".join(char for char in name if char in "0123456789") or 0)
 
 
-Key = TypeVar("Key", bound=Hashable)
+CounterKey = TypeVar("CounterKey", bound=Hashable)
 
 
-class CounterRates(Generic[Key]):
+class CounterRates(Generic[CounterKey]):
     """The increase per second of each counter since the previous call of `step`.
 
     Counters only grow, but for resets.
@@ -123,9 +123,9 @@ class CounterRates(Generic[Key]):
 
     def __init__(self) -> None:
         self._at: float | None = None
-        self._values: Mapping[Key, int] = {}
+        self._values: Mapping[CounterKey, int] = {}
 
-    def step(self, values: Mapping[Key, int], now: float) -> dict[Key, float | None]:
+    def step(self, values: Mapping[CounterKey, int], now: float) -> dict[CounterKey, float | None]:
         """Return the increase per second of every counter in `values`, which were read at `now` (seconds).
 
         None for a counter that is new or fell; None for all counters in the first call, or if no time has

@@ -52,16 +52,16 @@ def json_time(time: datetime) -> str:
     return aware.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-Value = TypeVar("Value", bound=Struct)
+StructType = TypeVar("StructType", bound=Struct)
 
 
-def hide_in_repr(*names: str) -> Callable[[type[Value]], type[Value]]:
+def hide_in_repr(*names: str) -> Callable[[type[StructType]], type[StructType]]:
     """Return a decorator: the text of a value leaves out the fields `names`, secrets or what is long."""
 
-    def decorate(cls: type[Value]) -> type[Value]:
+    def decorate(cls: type[StructType]) -> type[StructType]:
         shown = [name for name in cls.__struct_fields__ if name not in names]
 
-        def text(self: Value) -> str:
+        def text(self: StructType) -> str:
             return f"{cls.__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in shown)})"
 
         cls.__repr__ = text  # type: ignore[assignment,method-assign]  # that is what the decorator is for
@@ -70,13 +70,13 @@ def hide_in_repr(*names: str) -> Callable[[type[Value]], type[Value]]:
     return decorate
 
 
-def compare_without(*names: str) -> Callable[[type[Value]], type[Value]]:
+def compare_without(*names: str) -> Callable[[type[StructType]], type[StructType]]:
     """Return a decorator: values that differ only in the fields `names` are equal, and have one hash."""
 
-    def decorate(cls: type[Value]) -> type[Value]:
+    def decorate(cls: type[StructType]) -> type[StructType]:
         compared = attrgetter(*(name for name in cls.__struct_fields__ if name not in names))
 
-        def equal(self: Value, other: object) -> bool:
+        def equal(self: StructType, other: object) -> bool:
             return other.__class__ is self.__class__ and bool(compared(self) == compared(other))
 
         cls.__eq__ = equal  # type: ignore[assignment,method-assign]  # that is what the decorator is for

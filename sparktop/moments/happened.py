@@ -28,9 +28,9 @@ from sparktop.moments.moment import (
     FINDING,
     NODE,
     STATE,
-    Bounds,
     FactChange,
     Moment,
+    QuantileBounds,
     Stats,
     figure_texts,
 )
@@ -281,7 +281,11 @@ def compare_minutes(moment: Moment, at: datetime) -> Comparison:
 
 
 def _figure_change(
-    figure: Figure, name: str, before: Sequence[float], after: Sequence[float], bounds: Iterable[Bounds]
+    figure: Figure,
+    name: str,
+    before: Sequence[float],
+    after: Sequence[float],
+    bounds: Iterable[QuantileBounds],
 ) -> list[FigureChange]:
     """Return the change of a figure in a list; [] if it may be scatter, or lies between the same `bounds`."""
     if min(len(before), len(after)) < _LEAST_VALUES:

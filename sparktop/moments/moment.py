@@ -33,7 +33,7 @@ from sparktop.model.snapshot import (
     SpeedState,
 )
 from sparktop.model.text import clean
-from sparktop.recording.frames import Kind, Record, RecordError
+from sparktop.recording.frames import Record, RecordError, RecordKind
 from sparktop.recording.past import Past, PastPicture
 from sparktop.recording.player import (
     GAP_S,
@@ -62,7 +62,7 @@ SeriesKey = tuple[str, str, str]
 """Kind, name of the source, and field of the metric (see `Figure`)."""
 
 
-Bounds = tuple[float, float]
+QuantileBounds = tuple[float, float]
 """(lowest, highest) seconds of a quantile: 0 and infinity where only the other one is known."""
 
 
@@ -156,7 +156,7 @@ class Moment(Struct, frozen=True):
     """From here on every reading was replayed: `start`, or the last minutes of a long range."""
     shown: Snapshot
     """At the end."""
-    series: Mapping[SeriesKey, Values] = {}
+    series: Mapping[SeriesKey, TimedValues] = {}
     """Metrics over time: those of kind `ALL` in the whole range, others where it was replayed."""
     ranges: Mapping[SeriesKey, tuple[tuple[float, float], ...]] = {}
     """(smallest, largest) value of each minute, for the series of kind `ALL`."""
@@ -172,7 +172,7 @@ class Moment(Struct, frozen=True):
     readings: Readings = Readings()
     omission: str = ""
     """A sentence on the servers and machines that were left out; "" for none."""
-    bounds: Mapping[SeriesKey, frozenset[Bounds]] = {}
+    bounds: Mapping[SeriesKey, frozenset[QuantileBounds]] = {}
     """Of quantiles of which no digit is sure: all bounds that were met."""
 
     @property
@@ -197,7 +197,7 @@ class Moment(Struct, frozen=True):
                     )
         return rows
 
-    def values_between(self, figure: Figure, name: str, start: datetime, end: datetime) -> Values:
+    def values_between(self, figure: Figure, name: str, start: datetime, end: datetime) -> TimedValues:
         """Return the values of a metric of a source from `start` to `end`."""
         low, high = start.timestamp(), end.timestamp()
         values = self.series.get((figure.of, name, figure.name), ())
@@ -223,7 +223,7 @@ class MomentBuilder:
         self._ranges: dict[SeriesKey, list[tuple[float, float]]] = {}
         self._spells: dict[tuple[str, str, datetime], Spell] = {}
         self._states: dict[str, Counter[str]] = {}
-        self._bounds: dict[SeriesKey, set[Bounds]] = {}
+        self._bounds: dict[SeriesKey, set[QuantileBounds]] = {}
         self._events: list[Event] = []
         self._speeds: dict[str, tuple[str, datetime]] = {}
         self._changes: list[FactChange] = []
@@ -606,13 +606,13 @@ def _read_beside_polls(
         wall = record.instant.wall
         if not read.holds(wall):
             continue
-        if record.kind == Kind.SWEEP:
+        if record.kind == RecordKind.SWEEP:
             _add_to_sweeps(sweeps, loaded, wall, record.fields)
-        elif record.kind == Kind.SWEEP_VIEW:
+        elif record.kind == RecordKind.SWEEP_VIEW:
             _add_view_to_sweeps(sweeps, record, read)
-        elif wall >= start and record.kind == Kind.MARK:
+        elif wall >= start and record.kind == RecordKind.MARK:
             marks.append((wall, clean(record.fields.get("word", ""), 200)))
-        elif wall >= start and record.kind == Kind.LAG:
+        elif wall >= start and record.kind == RecordKind.LAG:
             count = record.fields.get("dropped")
             dropped += count if isinstance(count, int) else 0
     return marks, [sweep for sweep in sweeps if sweep.end is None or sweep.end >= start], dropped
@@ -743,7 +743,7 @@ _COUNT = 100
 """A whole number below this has no decimals: most are counts, such as running requests."""
 BACKEND, NODE, ALL = Of.SERVER.value, Of.MACHINE.value, Of.ALL.value
 """Kinds of sources; "all" are the sums over all servers that a recording keeps for each minute."""
-Values = Sequence[tuple[float, float | None]]
+TimedValues = Sequence[tuple[float, float | None]]
 """(Unix seconds, value) pairs in the order of time; None is a gap."""
 
 
@@ -751,13 +751,15 @@ FIGURES = tuple(figure for of in Of for figure in figures(of, Where.SPAN))
 """The metrics of a report; their values are those of the graph of the same name on the screen."""
 
 
-def _bounds_of(quantile: Quantile) -> Bounds | None:
+def _bounds_of(quantile: Quantile) -> QuantileBounds | None:
     if quantile.below:
         return 0.0, quantile.seconds
     return (quantile.seconds, inf) if quantile.above else quantile.bucket_s
 
 
-def figure_texts(figure: Figure, found: Stats, bounds: Iterable[Bounds] = ()) -> tuple[str, str, str, str]:
+def figure_texts(
+    figure: Figure, found: Stats, bounds: Iterable[QuantileBounds] = ()
+) -> tuple[str, str, str, str]:
     """Format statistics of a metric: its least, mean, most and last value, as `figure_text` does.
 
     The mean of values that lie between `bounds` lies between the bounds of the least and of the most.
@@ -777,7 +779,7 @@ def figure_texts(figure: Figure, found: Stats, bounds: Iterable[Bounds] = ()) ->
     return least, mean, highest, newest
 
 
-def _bounds_text(bounds: Bounds) -> str:
+def _bounds_text(bounds: QuantileBounds) -> str:
     """Format between what a quantile lies: "1 to 2.5 s", "< 300 ms" or "> 10 s"."""
     low, high = (float(f"{edge:.3g}") for edge in bounds)
     if not low:
@@ -835,7 +837,7 @@ class Stats(Struct, frozen=True):
     last: float | None = None
 
 
-def stats(values: Values) -> Stats:
+def stats(values: TimedValues) -> Stats:
     """Return the statistics of the known values; their `last` is None if the last of `values` is unknown."""
     numbers = [value for _, value in values if value is not None]
     if not numbers:

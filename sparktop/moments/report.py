@@ -51,7 +51,7 @@ from sparktop.moments.moment import (
     PlotOf,
     SeriesKey,
     Spell,
-    Values,
+    TimedValues,
     figure_texts,
 )
 from sparktop.panels.group.panel import limit_text, value_text
@@ -64,7 +64,7 @@ from sparktop.report.document.time_plot import Point, TimeLine, TimeMark, TimePl
 from sparktop.report.json_snapshot import balance_json
 from sparktop.report.markdown import WIDTH, code
 from sparktop.report.privacy import ROUTER, Privacy
-from sparktop.report.tables import Column, Kind, Table, without_stale
+from sparktop.report.tables import CellKind, Table, TableColumn, without_stale
 
 SCHEMA = "sparktop.moment/1"
 FORMATS = ("md", "html", "csv", "json", "svg")
@@ -127,7 +127,7 @@ def _round_or_none(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def _known_series(moment: Moment) -> Iterator[tuple[SeriesKey, str, Values]]:
+def _known_series(moment: Moment) -> Iterator[tuple[SeriesKey, str, TimedValues]]:
     """Yield (key, unit, values) of each series that has a known value."""
     units = {(figure.of.value, figure.name): figure.unit for figure in FIGURES}
     for key, values in moment.series.items():
@@ -240,7 +240,7 @@ _MOST_GAPS = 5
 """Times without readings, and damaged parts, that are listed."""
 _MOST_ON_PAGE = 1000
 """Lines on what happened, on a page that a browser scrolls."""
-_SERVER = Column("Server", Kind.NAME)
+_SERVER = TableColumn("Server", CellKind.NAME)
 _LATER = timedelta(seconds=1)
 """Time after the one asked for from which on it is said that the figures are divided there."""
 _FEW = 8
@@ -431,13 +431,17 @@ def _figures_table(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Tabl
             rows.append((title, cell.name(name), *texts))
             above = figure
     noun = "Server" if kind == BACKEND else "Machine"
-    columns = (Column("Figure", Kind.WORD), Column(noun, Kind.NAME))
-    heads = tuple(Column(title) for title in ("Min", "Mean", "Max", "Last"))
+    columns = (TableColumn("Figure", CellKind.WORD), TableColumn(noun, CellKind.NAME))
+    heads = tuple(TableColumn(title) for title in ("Min", "Mean", "Max", "Last"))
     yield Table(f"Figures of the {noun.lower()}s", columns + heads, tuple(rows))
 
 
 def _states_table(moment: Moment) -> Table:
-    columns = (_SERVER, Column("At the end", Kind.WORD), Column("Share of the time", Kind.WORD))
+    columns = (
+        _SERVER,
+        TableColumn("At the end", CellKind.WORD),
+        TableColumn("Share of the time", CellKind.WORD),
+    )
     last_states = {backend.name: backend.state.value for backend in moment.shown.backends}
     rows = (
         (
@@ -528,16 +532,16 @@ def _sweep_lines(moment: Moment) -> Iterator[str]:
 
 def _watched_tables(moment: Moment) -> Sequence[Table]:
     """Return the tables of what was watched: engines and models, machines, routers."""
-    columns = [Column(title, Kind.NAME) for title in ("Machine", "Product", "GPU", "Driver")]
+    columns = [TableColumn(title, CellKind.NAME) for title in ("Machine", "Product", "GPU", "Driver")]
     rows = tuple(_machine_row(node) for node in moment.shown.nodes)
     urls = tuple(
         (cell.name(backend.name), cell.name(backend.url)) for backend in moment.shown.backends if backend.url
     )
     return (
         tables.backend_servers(moment.shown.backends, detailed=False),
-        Table("Machines", (*columns, Column("Memory")), rows),
+        Table("Machines", (*columns, TableColumn("Memory")), rows),
         tables.routers(without_stale(moment.shown)),
-        Table("Addresses", (_SERVER, Column("URL", Kind.NAME)), urls),
+        Table("Addresses", (_SERVER, TableColumn("URL", CellKind.NAME)), urls),
     )
 
 
@@ -736,7 +740,7 @@ def _curve_points(moment: Moment, key: tuple[str, str, str], start: datetime) ->
     return points if any(points) else []
 
 
-def _longest_step_s(values: Values) -> float:
+def _longest_step_s(values: TimedValues) -> float:
     """Return the distance in seconds beyond which two values are not connected."""
     steps = [later[0] - earlier[0] for earlier, later in pairwise(values)]
     return max(GAP_S, _INTERVALS * median(steps)) if steps else GAP_S

@@ -25,7 +25,7 @@ from sparktop.files import BaseFolder, folder_of
 from sparktop.model.event import Event, Phase, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.text import clean, reason_of
-from sparktop.recording.frames import SUFFIX, FrameReader, FrameWriter, Kind, Record, encode
+from sparktop.recording.frames import SUFFIX, FrameReader, FrameWriter, Record, RecordKind, encode
 
 PART_S = 600.0
 LEAST_KEPT_S = 1800.0
@@ -167,7 +167,7 @@ def last_end(folder: Path, boot_id: str) -> tuple[Path, datetime, bool] | None:
         last = record
     boot = recording.frames[-1].boot_id
     recording.close()
-    if last is None or last.kind == Kind.END:
+    if last is None or last.kind == RecordKind.END:
         return None
     return path, last.instant.wall, boot == boot_id
 
@@ -366,7 +366,9 @@ def _write_copy(path: Path, frames: Iterable[FrameBytes], until: Instant) -> Non
     from sparktop.recording.recorder import RecordingFile
 
     end = FrameWriter(_END_LEVEL)
-    ended = end.add(encode(Record(Kind.END, until, fields={"reason": "end of the incident"}))) + end.end()
+    ended = (
+        end.add(encode(Record(RecordKind.END, until, fields={"reason": "end of the incident"}))) + end.end()
+    )
     file = RecordingFile(path)
     try:
         for frame in frames:

@@ -39,7 +39,7 @@ _CHECKSUM = b',"c":'
 _OWN = frozenset({"k", "s", "m", "w", "n", "c"})
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """The kinds of records; a reader skips kinds that it does not know."""
 
     HEAD = "head"

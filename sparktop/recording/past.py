@@ -51,7 +51,7 @@ class PastPicture(Struct, frozen=True, eq=False):
         return self.snapshot.totals.generation_tps.value
 
 
-class Stamp(Struct, frozen=True):
+class PictureStamp(Struct, frozen=True):
     """What is known of a compressed picture without reading it: times as in `PastPicture`, and its load."""
 
     at: float
@@ -71,7 +71,9 @@ class Chunk:
     def __init__(self, pictures: Iterable[PastPicture]) -> None:
         """Compress `pictures`, oldest first, at least one."""
         kept = [*pictures]
-        self.stamps = tuple(Stamp(picture.at, picture.wall, picture.generation_tps) for picture in kept)
+        self.stamps = tuple(
+            PictureStamp(picture.at, picture.wall, picture.generation_tps) for picture in kept
+        )
         buffer = BytesIO()
         pickler = _Pickler(buffer)
         pickler.dump(kept)
@@ -213,7 +215,7 @@ class Past:
         return len(self.stamps)
 
     @property
-    def stamps(self) -> list[Stamp | PastPicture]:
+    def stamps(self) -> list[PictureStamp | PastPicture]:
         """Time and load of every picture, oldest first."""
         return [*chain.from_iterable(chunk.stamps for chunk in self._sparse), *self._recent]
 
@@ -229,7 +231,7 @@ class Past:
                 yield picture
 
     @property
-    def oldest(self) -> Stamp | PastPicture | None:
+    def oldest(self) -> PictureStamp | PastPicture | None:
         """Time and load of the oldest picture; None before the first."""
         return self._sparse[0].stamps[0] if self._sparse else next(iter(self._recent), None)
 
@@ -279,7 +281,7 @@ class Past:
             self._events = {key: self._events[key] for key in newest_events}
         self._compress_old(snapshot.at)
 
-    def _is_later(self, picture: Stamp | PastPicture, at: float, apart_s: float) -> bool:
+    def _is_later(self, picture: PictureStamp | PastPicture, at: float, apart_s: float) -> bool:
         """Return whether `at` is in a later time slot than `picture`.
 
         Slots last `apart_s` seconds, or longer if many sources are watched.
@@ -289,7 +291,7 @@ class Past:
 
     def _compress_old(self, at: float) -> None:
         if self._recent[0].at < at - RECENT_S - MINUTE_S:
-            last: Stamp | PastPicture | None = self._sparse[-1].stamps[-1] if self._sparse else None
+            last: PictureStamp | PastPicture | None = self._sparse[-1].stamps[-1] if self._sparse else None
             pictures: list[PastPicture] = []
             while self._recent[0].at < at - RECENT_S:
                 picture = self._recent.popleft()

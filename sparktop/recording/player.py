@@ -27,9 +27,9 @@ from sparktop.recording.frames import (
     MAGIC,
     Damage,
     FrameReader,
-    Kind,
     Record,
     RecordError,
+    RecordKind,
     is_meant_as_recording,
 )
 from sparktop.recording.records import (
@@ -55,7 +55,7 @@ _FIRST_HEADS = timedelta(minutes=3)
 WARM_UP_S = 900.0
 """Seconds replayed before a moment, so that graphs, windows and verdicts there are as they were."""
 
-_READINGS = frozenset({Kind.PAGE, Kind.NODE, Kind.ROUTER, Kind.TICK})
+_READINGS = frozenset({RecordKind.PAGE, RecordKind.NODE, RecordKind.ROUTER, RecordKind.TICK})
 """Kinds of records that cost time to apply, and that later ones replace."""
 
 
@@ -169,7 +169,7 @@ class Recording:
                 if played is None or wall > played or path == played_path:
                     played, played_path = wall, path
                     yield record
-                elif record.kind == Kind.HEAD:  # what it says of targets holds later, too
+                elif record.kind == RecordKind.HEAD:  # what it says of targets holds later, too
                     later_s = (played - wall).total_seconds()
                     yield replace(record, instant=Instant(record.instant.at + later_s, played))
 
@@ -183,7 +183,7 @@ class Recording:
             has_news, (record, frame) = True, located
             record = self._clock.correct(record)
             self.end = max(self.end, record.instant.wall)
-            self.is_over, self.was_cut = record.kind == Kind.END, False
+            self.is_over, self.was_cut = record.kind == RecordKind.END, False
             if frame > self.frames[-1].offset:
                 self.frames += _frame_start(path, self._tail, frame, record, self._clock.ahead)
         if not has_news and not self.is_over:
@@ -196,7 +196,7 @@ def _frame_starts(path: Path, reader: FrameReader) -> Iterator[FrameStart]:
     clock = ForwardClock()
     for offset in reader.starts():
         first_record = reader.first(offset)
-        if first_record is not None and first_record.kind == Kind.HEAD:
+        if first_record is not None and first_record.kind == RecordKind.HEAD:
             yield from _frame_start(path, reader, offset, clock.correct(first_record), clock.ahead)
 
 
@@ -204,7 +204,7 @@ def _frame_start(
     path: Path, reader: FrameReader, offset: int, record: Record, ahead: timedelta
 ) -> Iterator[FrameStart]:
     """Yield the beginning of the frame at `offset`, unless its first record, `record`, is not a head."""
-    if record.kind == Kind.HEAD and record.fields.get("schema") == SCHEMA:
+    if record.kind == RecordKind.HEAD and record.fields.get("schema") == SCHEMA:
         boot_id = clean(record.fields.get("boot_id", ""), 200)
         yield FrameStart(path, offset, record.instant, ahead, boot_id, reader)
 
@@ -296,11 +296,11 @@ class Player:
 
     def _apply_record(self, record: Record) -> None:
         try:
-            if record.kind == Kind.HEAD:
+            if record.kind == RecordKind.HEAD:
                 self._apply_head(record)
-            elif record.kind == Kind.MARK:
+            elif record.kind == RecordKind.MARK:
                 self.marks.append((record.instant, clean(record.fields.get("word", ""), 200)))
-            elif record.kind == Kind.SWEEP_VIEW:
+            elif record.kind == RecordKind.SWEEP_VIEW:
                 self.sweep = sweep_of(record)
             elif record.instant.wall < self._since and record.kind in _READINGS:
                 self.instant = record.instant

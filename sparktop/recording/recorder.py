@@ -32,9 +32,9 @@ from sparktop.recording.frames import (
     MAGIC,
     FrameReader,
     FrameWriter,
-    Kind,
     Record,
     RecordError,
+    RecordKind,
     encode,
     is_meant_as_recording,
 )
@@ -160,7 +160,7 @@ class Recorder:
     def mark(self, instant: Instant, word: str) -> None:
         """Record a mark that the user has set; `word` is the user's text for it."""
         fields = {"word": clean(word, 200)}
-        self._enqueue(instant, lambda instant: Record(Kind.MARK, instant, fields=fields))
+        self._enqueue(instant, lambda instant: Record(RecordKind.MARK, instant, fields=fields))
 
     def sweep(self, instant: Instant, view: SweepView | None) -> None:
         """Record the view of a sweep that the overview screen shows from now on; None for no sweep."""
@@ -270,7 +270,7 @@ class Recorder:
                     blocks.clear()
                 blocks += self._begin_frame(instant, item)
             if dropped:
-                plain += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
+                plain += encode(Record(RecordKind.LAG, first, fields={"dropped": dropped}))
                 dropped = 0
             plain += self._encode_item(instant, item)
             if len(plain) >= _PIECE_BYTES:
@@ -280,8 +280,8 @@ class Recorder:
             return
         if stopping:
             if dropped:
-                plain += encode(Record(Kind.LAG, first, fields={"dropped": dropped}))
-            plain += encode(Record(Kind.END, self._last, fields={"reason": self._reason}))
+                plain += encode(Record(RecordKind.LAG, first, fields={"dropped": dropped}))
+            plain += encode(Record(RecordKind.END, self._last, fields={"reason": self._reason}))
         blocks += self._end_frame(plain) if stopping else self._compress(bytes(plain))
         self._file.append(bytes(blocks), frame_open=self._frame is not None, sync=sync)
 

@@ -43,7 +43,7 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.model.text import clean
-from sparktop.recording.frames import MAX_BODY_BYTES, Kind, Record, RecordError
+from sparktop.recording.frames import MAX_BODY_BYTES, Record, RecordError, RecordKind
 from sparktop.sources.decode import WireError, clean_record
 from sparktop.sources.replies import json_line
 from sparktop.store import Reading, SourceKey, SourceKind, Store
@@ -65,12 +65,12 @@ TARGET_KINDS: Mapping[str, type[Target]] = {
     SourceKind.ROUTER: RouterTarget,
     SourceKind.PROMETHEUS: PrometheusTarget,
 }
-_READINGS: Mapping[type[Any], Kind] = {
-    NodeSample: Kind.NODE,
-    RouterSample: Kind.ROUTER,
-    RanksReading: Kind.RANKS,
-    Fleet: Kind.FLEET,
-    Failure: Kind.FAIL,
+_READINGS: Mapping[type[Any], RecordKind] = {
+    NodeSample: RecordKind.NODE,
+    RouterSample: RecordKind.ROUTER,
+    RanksReading: RecordKind.RANKS,
+    Fleet: RecordKind.FLEET,
+    Failure: RecordKind.FAIL,
 }
 MOST_TARGETS = 1024
 """Most servers and machines of a recording that is played."""
@@ -133,35 +133,42 @@ def _reading_record(
             fields["answer_ms"] = reading.answer_ms
         if reading.client is not None:
             fields["client"] = list(reading.client)
-        return Record(Kind.PAGE, instant, key.label, fields, reading.page)
+        return Record(RecordKind.PAGE, instant, key.label, fields, reading.page)
     kind = _READINGS[type(reading)]
     body = json_line(reading)
     return Record(kind, instant, key.label, fields, body) if len(body) <= MAX_BODY_BYTES else None
 
 
-def _fields_writer(kind: Kind, fields_of: Callable[..., Mapping[str, object]]) -> Callable[..., Record]:
+def _fields_writer(kind: RecordKind, fields_of: Callable[..., Mapping[str, object]]) -> Callable[..., Record]:
     """Return a function for records whose fields `fields_of` makes of the arguments of a call."""
     return lambda instant, *arguments: Record(kind, instant, fields=fields_of(*arguments))
 
 
 _WRITERS: Mapping[Change, Callable[..., Record | None]] = {
     Change.ACCEPT: _reading_record,
-    Change.IDENTIFY: lambda at, key, identity: Record(Kind.IDENTITY, at, key.label, body=json_line(identity)),
-    Change.ADD: _fields_writer(Kind.WATCH, lambda *targets: {"add": [*map(target_fields, targets)]}),
-    Change.REMOVE: lambda at, key: Record(Kind.WATCH, at, key.label, {"remove": True}),
-    Change.SET_INTERVAL: _fields_writer(Kind.WATCH, lambda value: {"interval_s": value}),
-    Change.SET_THRESHOLDS: _fields_writer(Kind.WATCH, lambda new: {"thresholds": msgspec.to_builtins(new)}),
-    Change.SET_SEARCHING: _fields_writer(Kind.WATCH, lambda hosts: {"searching": list(hosts)}),
+    Change.IDENTIFY: lambda at, key, identity: Record(
+        RecordKind.IDENTITY, at, key.label, body=json_line(identity)
+    ),
+    Change.ADD: _fields_writer(RecordKind.WATCH, lambda *targets: {"add": [*map(target_fields, targets)]}),
+    Change.REMOVE: lambda at, key: Record(RecordKind.WATCH, at, key.label, {"remove": True}),
+    Change.SET_INTERVAL: _fields_writer(RecordKind.WATCH, lambda value: {"interval_s": value}),
+    Change.SET_THRESHOLDS: _fields_writer(
+        RecordKind.WATCH, lambda new: {"thresholds": msgspec.to_builtins(new)}
+    ),
+    Change.SET_SEARCHING: _fields_writer(RecordKind.WATCH, lambda hosts: {"searching": list(hosts)}),
     **{
-        change: _fields_writer(Kind.SWEEP, lambda names, change=change: {change.value: sorted(names)})
+        change: _fields_writer(RecordKind.SWEEP, lambda names, change=change: {change.value: sorted(names)})
         for change in (Change.BEGIN_OWN_LOAD, Change.END_OWN_LOAD)
     },
     Change.NOTE: _fields_writer(
-        Kind.NOTE, lambda subject, text, level: {"subject": subject, "message": text, "severity": level.value}
+        RecordKind.NOTE,
+        lambda subject, text, level: {"subject": subject, "message": text, "severity": level.value},
     ),
-    Change.MEASURE_SELF: _fields_writer(Kind.SELF, lambda cpu, rss: {"cpu_percent": cpu, "rss_bytes": rss}),
-    Change.JUDGE: lambda at: Record(Kind.TICK, at),
-    Change.LEARN: lambda at, kept: Record(Kind.STARTS, at, body=json_line(kept)),
+    Change.MEASURE_SELF: _fields_writer(
+        RecordKind.SELF, lambda cpu, rss: {"cpu_percent": cpu, "rss_bytes": rss}
+    ),
+    Change.JUDGE: lambda at: Record(RecordKind.TICK, at),
+    Change.LEARN: lambda at, kept: Record(RecordKind.STARTS, at, body=json_line(kept)),
 }
 
 
@@ -171,7 +178,7 @@ def record_of_sweep(instant: Instant, view: SweepView | None) -> Record | None:
     Return None if the view is larger than a record may be.
     """
     body = b"" if view is None else json_line(view)
-    return None if len(body) > MAX_BODY_BYTES else Record(Kind.SWEEP_VIEW, instant, body=body)
+    return None if len(body) > MAX_BODY_BYTES else Record(RecordKind.SWEEP_VIEW, instant, body=body)
 
 
 _REMOVED = re.compile(rb'"kind":\s*"(?:%s)"' % "|".join(sorted(REMOVED_KINDS)).encode())
@@ -227,7 +234,7 @@ def call_of(record: Record) -> Call | None:
     Raises:
         RecordError: the record is not one that `record_of` made.
     """
-    if record.kind == Kind.PAGE:
+    if record.kind == RecordKind.PAGE:
         return _page_call(record)
     read = _READERS.get(record.kind)
     return None if read is None else read(record)
@@ -305,13 +312,13 @@ def _self_call(record: Record) -> Call:
 
 _READERS: Mapping[str, Callable[[Record], Call | None]] = {
     **{kind: _sample_reader(reading) for reading, kind in _READINGS.items()},
-    Kind.IDENTITY: _identify_call,
-    Kind.WATCH: _watch_call,
-    Kind.SWEEP: _own_load_call,
-    Kind.NOTE: _note_call,
-    Kind.SELF: _self_call,
-    Kind.TICK: lambda _: Call(Change.JUDGE),
-    Kind.STARTS: lambda record: Call(Change.LEARN, (_read_value(Kept, record.body),)),
+    RecordKind.IDENTITY: _identify_call,
+    RecordKind.WATCH: _watch_call,
+    RecordKind.SWEEP: _own_load_call,
+    RecordKind.NOTE: _note_call,
+    RecordKind.SELF: _self_call,
+    RecordKind.TICK: lambda _: Call(Change.JUDGE),
+    RecordKind.STARTS: lambda record: Call(Change.LEARN, (_read_value(Kept, record.body),)),
 }
 
 
@@ -549,7 +556,7 @@ def record_of_head(instant: Instant, head: Head) -> Record:
         "boot_id": head.boot_id,
         "pid": head.pid,
     }
-    return Record(Kind.HEAD, instant, fields=fields, body=json_line(body))
+    return Record(RecordKind.HEAD, instant, fields=fields, body=json_line(body))
 
 
 def read_head(record: Record) -> Head:

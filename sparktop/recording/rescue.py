@@ -12,7 +12,15 @@ from msgspec import Struct, field
 from sparktop.errors import OutputError, UsageError
 from sparktop.model.instant import Instant
 from sparktop.model.text import clean, reason_of
-from sparktop.recording.frames import MOST_DAMAGE, Damage, FrameReader, FrameWriter, Kind, RecordError, encode
+from sparktop.recording.frames import (
+    MOST_DAMAGE,
+    Damage,
+    FrameReader,
+    FrameWriter,
+    RecordError,
+    RecordKind,
+    encode,
+)
 from sparktop.recording.records import call_of
 
 _LEVEL = 6
@@ -134,7 +142,7 @@ def check(path: Path) -> Checked:
             newest_frame = frame
             checked.kinds[record.kind] += 1
             checked.first, checked.last = checked.first or record.instant, record.instant
-            if record.kind == Kind.END:
+            if record.kind == RecordKind.END:
                 checked.end = clean(record.fields.get("reason", ""), 100)
             try:
                 call_of(record)

@@ -14,7 +14,7 @@ from sparktop.model.plain import json_time
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.parts.figures import STATE_ROLES, WORD_ROLES
 from sparktop.report import tables
-from sparktop.report.tables import Kind, Table, without_stale
+from sparktop.report.tables import CellKind, Table, without_stale
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -96,7 +96,7 @@ def _table_values(a_table: Table) -> tuple[str, list[tuple[str, str]], list[list
     # Words come from sparktop and are few, so each can have a colour in the style sheet.
     rows = [
         [
-            (f"word {text}" if kind is Kind.WORD else kind.value, text)
+            (f"word {text}" if kind is CellKind.WORD else kind.value, text)
             for kind, text in zip(kinds, row, strict=True)
         ]
         for row in a_table.rows

@@ -33,7 +33,7 @@ _LONG = 400
 Thing = TypeVar("Thing")
 
 
-class Kind(Enum):
+class CellKind(Enum):
     """The kinds of content that a table column can have."""
 
     NAME = "name"
@@ -44,22 +44,22 @@ class Kind(Enum):
     """Numbers, aligned right."""
 
 
-class Column(Struct, frozen=True):
+class TableColumn(Struct, frozen=True):
     """The title of a table column and what the column contains."""
 
     title: str
-    kind: Kind = Kind.FIGURE
+    kind: CellKind = CellKind.FIGURE
 
 
 class Table(Struct, frozen=True):
     """A title, columns, and rows of one-line cells without control characters; an unknown value is "–"."""
 
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     rows: tuple[tuple[str, ...], ...]
 
 
-Filled = tuple[Column, Callable[[Thing], str]]
+Filled = tuple[TableColumn, Callable[[Thing], str]]
 """A column, and how its cell is read from what a row is about."""
 
 
@@ -71,17 +71,17 @@ def table(title: str, things: Iterable[Thing], *columns: Filled[Thing]) -> Table
 
 def name(title: str, read: Callable[[Thing], str | None], limit: int = 200) -> Filled[Thing]:
     """Return a column of texts from outside, of at most `limit` characters each."""
-    return Column(title, Kind.NAME), lambda thing: cell.name(read(thing), limit)
+    return TableColumn(title, CellKind.NAME), lambda thing: cell.name(read(thing), limit)
 
 
 def word(title: str, read: Callable[[Thing], str]) -> Filled[Thing]:
     """Return a column of sparktop's own words."""
-    return Column(title, Kind.WORD), read
+    return TableColumn(title, CellKind.WORD), read
 
 
 def figure(title: str, read: Callable[[Thing], str]) -> Filled[Thing]:
     """Return a column of numbers as text."""
-    return Column(title), read
+    return TableColumn(title), read
 
 
 def registry_columns(of: Of, where: Where) -> list[Filled[object]]:
@@ -135,10 +135,10 @@ _SERVER = (
     *("version", "model", "max_model_len", "nodes", "slots", "restarts", "ranks", "scrape", "findings"),
 )
 """What stays of a server, and of a machine, that does not answer."""
-View = TypeVar("View", BackendView, NodeView)
+Polled = TypeVar("Polled", BackendView, NodeView)
 
 
-def _without_values(view: View, *columns_kept: str) -> View:
+def _without_values(view: Polled, *columns_kept: str) -> Polled:
     return type(view)(**{field: getattr(view, field) for field in columns_kept})
 
 
@@ -305,7 +305,7 @@ def balances(snapshot: Snapshot) -> Table:
         "Balance",
         snapshot.balance,
         name("group", lambda judged: judged.group),
-        (Column("router", Kind.NAME), _router_words),
+        (TableColumn("router", CellKind.NAME), _router_words),
         word("balance", lambda judged: f"{judged.title}{judged.doubt}"),
         figure("since", lambda judged: cell.time_or_unknown(judged.since)),
         figure("polled", lambda judged: judged.polled_words or UNKNOWN),
@@ -543,10 +543,10 @@ def scraped_groups_table(views: Sequence[FleetView]) -> Table:
 
 
 _NODE: Filled[NodeView] = name("node", lambda node: node.name)
-Part = tuple[NodeView, Thing]
+NodePart = tuple[NodeView, Thing]
 
 
-def _node_column() -> Filled[Part[Thing]]:
+def _node_column() -> Filled[NodePart[Thing]]:
     return name("node", lambda row: row[0].name)
 
 
@@ -599,7 +599,11 @@ def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
             add(node, f"GPU {lost.index} {lost.name or ''}".strip(), **{_THROTTLED: reason})
         if not readings and not node.gpus_lost and node.sample and node.sample.gpu_note:
             add(node, node.sample.gpu_note)
-    heads = (Column("node", Kind.NAME), Column("GPU", Kind.NAME), *(column for column, _ in columns))
+    heads = (
+        TableColumn("node", CellKind.NAME),
+        TableColumn("GPU", CellKind.NAME),
+        *(column for column, _ in columns),
+    )
     return Table("GPUs", heads, tuple(rows))
 
 
@@ -853,11 +857,11 @@ def list_items(shown: Table, quote: Callable[[str], str]) -> Iterator[str]:
     for row in shown.rows:
         words: list[str] = []
         for column, text in zip(shown.columns, row, strict=True):
-            if column.kind is Kind.FIGURE and column.title != "time":
+            if column.kind is CellKind.FIGURE and column.title != "time":
                 words.append(f"{column.title} {text}")
-            elif column.kind is Kind.NAME and text != UNKNOWN:
+            elif column.kind is CellKind.NAME and text != UNKNOWN:
                 words.append(quote(text))
-            elif column.kind is Kind.FIGURE or text != UNKNOWN:
+            elif column.kind is CellKind.FIGURE or text != UNKNOWN:
                 words.append(text)
         yield ", ".join(words)
 

@@ -10,7 +10,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.report import tables
-from sparktop.report.tables import Column, Kind, Table
+from sparktop.report.tables import CellKind, Table, TableColumn
 
 _WIDEST_NAME = 24
 """Cells of the first column at most; a longer name is cut."""
@@ -62,7 +62,7 @@ def table_lines(shown: Table, width: int) -> Iterator[str]:
         " · ".join(f"{column.title} {text}" for column, text in zip(hidden, row[count:], strict=True))
         for row in rows
     ]
-    are_names = all(column.kind is Kind.NAME for column in hidden)
+    are_names = all(column.kind is CellKind.NAME for column in hidden)
     is_same_rest = are_names and len(rests) > 1 and len(set(rests)) == 1
     for row, rest in zip(rows, rests, strict=True):
         yield _table_line(columns[:count], widths, row)
@@ -85,8 +85,8 @@ def _fitting_columns(widths: Sequence[int], width: int) -> int:
     return count
 
 
-def _table_line(columns: Sequence[Column], widths: Sequence[int], cells: Sequence[str]) -> str:
+def _table_line(columns: Sequence[TableColumn], widths: Sequence[int], cells: Sequence[str]) -> str:
     return " ".join(
-        fit(text, width, "right" if column.kind is Kind.FIGURE else "left")
+        fit(text, width, "right" if column.kind is CellKind.FIGURE else "left")
         for column, width, text in zip(columns, widths, cells, strict=False)
     )

@@ -56,7 +56,7 @@ _NAMES = frozenset({"name", "kind", "uuid", "netdev", "container", "container_na
 _NUMBERS = frozenset({float, int, bool})
 _OLD_AGENT = "sparktop there is too old to ask NCCL: update it"
 
-Value = TypeVar("Value")
+Decoded = TypeVar("Decoded")
 
 
 class WireError(Exception):
@@ -166,7 +166,7 @@ def _schema_error(schema: str, version: object) -> WireError:
     return WireError(FailureKind.VERSION, f"{message}: update the older one")
 
 
-def clean_record(value: Value) -> Value:
+def clean_record(value: Decoded) -> Decoded:
     """Return `value` (a record, tuple, mapping, text, number or time) with all its text cleaned.
 
     A time without a zone is taken as UTC.
@@ -177,14 +177,14 @@ def clean_record(value: Value) -> Value:
     return _clean_value(value, MOST_CHECKED, TEXT_LIMIT)
 
 
-def _clean_value(value: Value, most_items: int, longest_name: int, longest: int = TEXT_LIMIT) -> Value:
+def _clean_value(value: Decoded, most_items: int, longest_name: int, longest: int = TEXT_LIMIT) -> Decoded:
     """Return a checked and cleaned value; a text is cut to `longest` characters.
 
     In records, lists that `MOST` does not name have at most `most_items` entries, and names `longest_name`
     characters.
     """
     if type(value) is str:  # as most are
-        return cast("Value", clean(value, longest))
+        return cast("Decoded", clean(value, longest))
     result: Any = value
     if value is None or isinstance(value, Enum):  # an enumeration, also of texts, has known values only
         return value
@@ -203,7 +203,7 @@ def _clean_value(value: Value, most_items: int, longest_name: int, longest: int 
         }
     elif isinstance(value, msgspec.Struct):
         result = _clean_fields(value, most_items, longest_name)
-    return cast("Value", result)
+    return cast("Decoded", result)
 
 
 def _clean_fields(record: Any, most_items: int, longest_name: int) -> Any:  # noqa: ANN401 - any record

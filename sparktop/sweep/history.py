@@ -37,7 +37,7 @@ from sparktop.sweep.view.result import StoredSource, imported_source, status_of,
 from sparktop.watch.state_files import results_under_way
 
 
-class Stamp(NamedTuple):
+class FileStamp(NamedTuple):
     """What changes when a file is written again."""
 
     modified_ns: int
@@ -47,7 +47,7 @@ class Stamp(NamedTuple):
 class _ReadFile(NamedTuple):
     """A file that was read, and its row in the history, which is valid until the file changes."""
 
-    stamp: Stamp
+    stamp: FileStamp
     row: HistoryRow
 
 
@@ -56,7 +56,7 @@ class History(Struct, eq=False):
 
     folder: Path
     _read_files: dict[str, _ReadFile] = field(default_factory=dict)
-    _unread: list[tuple[str, Stamp]] = field(default_factory=list)
+    _unread: list[tuple[str, FileStamp]] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     # The list of results
@@ -188,12 +188,12 @@ class History(Struct, eq=False):
         copied = copy_in(path, self.folder / IMPORT_FOLDER)
         with self._lock:
             key = copied.relative_to(self.folder).as_posix()
-            self._read_files[key] = self._read_entry(key, _stamp(copied) or Stamp(0, 0))
+            self._read_files[key] = self._read_entry(key, _stamp(copied) or FileStamp(0, 0))
         return key
 
     # Files
 
-    def _files(self) -> Iterator[tuple[str, Stamp]]:
+    def _files(self) -> Iterator[tuple[str, FileStamp]]:
         for folder, prefix in ((self.folder, ""), (self.folder / IMPORT_FOLDER, f"{IMPORT_FOLDER}/")):
             try:
                 paths = list(folder.iterdir())
@@ -205,7 +205,7 @@ class History(Struct, eq=False):
                     if stamp is not None:
                         yield f"{prefix}{path.name}", stamp
 
-    def _read_entry(self, key: str, stamp: Stamp) -> _ReadFile:
+    def _read_entry(self, key: str, stamp: FileStamp) -> _ReadFile:
         path = self.path(key)
         try:
             data = read_value(path)
@@ -246,12 +246,12 @@ def _is_foreign(key: str, data: object) -> bool:
     return key.startswith(f"{IMPORT_FOLDER}/") and text_at(data, "schema") is None
 
 
-def _stamp(path: Path) -> Stamp | None:
+def _stamp(path: Path) -> FileStamp | None:
     try:
         status = path.stat()
     except OSError:
         return None
-    return Stamp(status.st_mtime_ns, status.st_size)
+    return FileStamp(status.st_mtime_ns, status.st_size)
 
 
 def _age_key(read: _ReadFile) -> tuple[float, str]:

@@ -21,7 +21,7 @@ from sparktop.config.options import (
     Option,
     shown_place,
 )
-from sparktop.config.toml_text import SettingPath, Value, with_values
+from sparktop.config.toml_text import SettingPath, TomlValue, with_values
 from sparktop.config.trust import Approvals, is_discovered, refusal
 from sparktop.config.watch import read_config
 from sparktop.errors import ConfigError
@@ -75,7 +75,7 @@ class Configured:
         self.watch = option.put(self.watch, value)
         self._apply(self.watch)
 
-    def unsaved_values(self) -> dict[SettingPath, Value]:
+    def unsaved_values(self) -> dict[SettingPath, TomlValue]:
         """Return the values that were changed and not saved yet, by their place in the file."""
         pairs = ((option.place, option.value(self.watch), option.value(self._saved)) for option in _ALL)
         return {path: now for path, now, saved in pairs if now is not None and now != saved}
@@ -134,7 +134,7 @@ def _value_text(option: Option, watch: Watch) -> str:
     return f"{text} {option.unit}".rstrip()
 
 
-def _write_file(path: Path, values: Mapping[SettingPath, Value], env: Mapping[str, str]) -> None:
+def _write_file(path: Path, values: Mapping[SettingPath, TomlValue], env: Mapping[str, str]) -> None:
     """Write the file with other values; a file that was approved stays so.
 
     Raises:

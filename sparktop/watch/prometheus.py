@@ -36,7 +36,7 @@ from sparktop.sources.prometheus.figures import (
     pages,
     quantiles,
 )
-from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, Key, down_text
+from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, ScrapeKey, down_text
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus_finder import Deliver, Finder, MachineFeed, QueryPace
 
@@ -91,9 +91,9 @@ class PrometheusFeed:
         self._found_at: float | None = None
         self._machines = MachineFeed(target, self._client, store, deliver, clock)
         self._samples = SampleReader(target, self._client, self._finder, deliver, clock)
-        self._raw: dict[Key, FoundServer] = {}
+        self._raw: dict[ScrapeKey, FoundServer] = {}
         """The servers whose raw samples are read."""
-        self._placed: dict[Key, tuple[str, ...]] = {}
+        self._placed: dict[ScrapeKey, tuple[str, ...]] = {}
         """The machines of these servers, as the store knows them."""
         self.names: dict[str, FoundServer] = {}
         """The same by name."""
@@ -101,7 +101,7 @@ class PrometheusFeed:
         """Names of the routers that were added to the store."""
         self._paused: frozenset[str] = frozenset()
         """Names of the servers that are polled directly at present."""
-        self._gone: dict[Key, float] = {}
+        self._gone: dict[ScrapeKey, float] = {}
         self._group: str | None = None
         """The group whose raw samples are wanted, where there are too many servers for all."""
         self._quantiles, self._quantiles_at = Figures({}), float("-inf")
@@ -234,7 +234,7 @@ class PrometheusFeed:
                 )
             )
 
-    def _forget_unwanted(self, candidates: Mapping[Key, FoundServer], now: float) -> None:
+    def _forget_unwanted(self, candidates: Mapping[ScrapeKey, FoundServer], now: float) -> None:
         """Forget the servers that are not wanted any more.
 
         A wanted server of the same name goes on in its place. One that is still a target, such as one of
@@ -270,7 +270,7 @@ class PrometheusFeed:
         for by_name in (self._gone, self._placed):
             by_name.pop(server.key, None)
 
-    def _forget(self, key: Key) -> None:
+    def _forget(self, key: ScrapeKey) -> None:
         server = self._raw.pop(key)
         self._samples.forget(key)
         for by_name in (self._gone, self._placed):
@@ -393,22 +393,22 @@ class SampleReader:
         self._clock = clock
         self.warnings: tuple[str, ...] = ()
         """The warnings of the newest answer."""
-        self.silent: set[Key] = set()
+        self.silent: set[ScrapeKey] = set()
         """The servers of which no sample came since they could not be scraped."""
-        self._seen: dict[Key, float] = {}
+        self._seen: dict[ScrapeKey, float] = {}
         """Unix time of the newest sample that was delivered, by server."""
-        self._handed_on: dict[Key, float] = {}
+        self._handed_on: dict[ScrapeKey, float] = {}
         """Unix time of the newest sample of a server as another target, by the key that it has now."""
-        self._apart: set[Key] = set()
+        self._apart: set[ScrapeKey] = set()
         """The servers that several targets write, at different times."""
 
-    def hand_on(self, before: Key, now: Key) -> None:
+    def hand_on(self, before: ScrapeKey, now: ScrapeKey) -> None:
         """Let a server go on as another target: samples that were delivered are not delivered again."""
         newest = self._seen.get(before, self._handed_on.get(before, float("-inf")))
         self.forget(before)
         self._handed_on[now] = newest
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: ScrapeKey) -> None:
         """Forget what was delivered of a server."""
         for by_name in (self._seen, self._handed_on):
             by_name.pop(key, None)

@@ -25,7 +25,7 @@ from sparktop.sources.prometheus.found import (
     NOT_A_ROUTER,
     ActiveTarget,
     FoundServer,
-    Key,
+    ScrapeKey,
     active_targets,
     down_query,
     found_routers,
@@ -85,25 +85,25 @@ class Finder:
         self._target = target
         self._client = client
         self.servers: tuple[FoundServer, ...] = ()
-        self.routers: dict[Key, tuple[str, ...]] = {}
+        self.routers: dict[ScrapeKey, tuple[str, ...]] = {}
         """The URLs that each router sends to."""
         self.groups_fault = ""
         """What is wrong with the labels that name the groups, in one line; "" for nothing."""
         self.federated = False
         """Whether an instance repeats under several exported ones: then `up` is not that of the servers."""
-        self.active: dict[Key, ActiveTarget] = {}
+        self.active: dict[ScrapeKey, ActiveTarget] = {}
         """What the list of targets says, where there is one and it is not too long."""
-        self.labels: dict[Key, Labels] = {}
+        self.labels: dict[ScrapeKey, Labels] = {}
         """The labels of targets, from their series `up`, as far as they were wanted."""
-        self.dead: frozenset[Key] = frozenset()
+        self.dead: frozenset[ScrapeKey] = frozenset()
         """The targets whose newest scrape failed (`up` is 0)."""
-        self.down: frozenset[Key] = frozenset()
+        self.down: frozenset[ScrapeKey] = frozenset()
         """All targets that were down at the newest search, also those that are no servers; the first 500."""
-        self._past: dict[Key, list[TimeSeries]] = {}
+        self._past: dict[ScrapeKey, list[TimeSeries]] = {}
         """The series by which targets that are down were found to be servers."""
-        self._no_servers: dict[Key, int] = {}
+        self._no_servers: dict[ScrapeKey, int] = {}
         """Other targets that are down, which had no such series, with the number of searches since."""
-        self._left_out: dict[Key, float] = {}
+        self._left_out: dict[ScrapeKey, float] = {}
         """Targets that are another one's server once more, with the Unix times of their newest samples."""
         self.replicated = False
         """Whether several replicas of a Prometheus may have written the series of one target."""
@@ -118,7 +118,7 @@ class Finder:
         intervals = [target.every_s for target in self.active.values() if target.every_s]
         return median(intervals) if intervals else self._sampled_s
 
-    def every_s_of(self, key: Key) -> float | None:
+    def every_s_of(self, key: ScrapeKey) -> float | None:
         """Return the seconds between two scrapes of a target, by the list of targets; None if unknown."""
         active = self.active.get(key.target)
         return None if active is None else active.every_s
@@ -276,7 +276,7 @@ class Finder:
         return answer.series[0].value if answer.series else None
 
 
-async def down_targets(client: PrometheusClient, jobs: Collection[str]) -> frozenset[Key]:
+async def down_targets(client: PrometheusClient, jobs: Collection[str]) -> frozenset[ScrapeKey]:
     """Return the targets of these jobs whose newest scrape failed.
 
     Raises:
@@ -428,7 +428,7 @@ class MachineFeed:
         """Return the names of the machines of a server."""
         return self._machines_of_server(server)
 
-    async def find(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> None:
+    async def find(self, servers: Iterable[FoundServer], dead: Collection[ScrapeKey]) -> None:
         """Search for machines; an exporter that is down is remembered."""
         now_s = self._clock()
         if self._is_resting() or (
@@ -464,7 +464,11 @@ class MachineFeed:
         return shown_machines, placing_among(shown_machines, self._target.machines)
 
     async def read_all(
-        self, servers: Sequence[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
+        self,
+        servers: Sequence[FoundServer],
+        dead: Collection[ScrapeKey],
+        to_monotonic_s: float,
+        every_s: float,
     ) -> None:
         """Read the figures of all machines if it is time, and judge them."""
         now_s = self._clock()
@@ -488,7 +492,9 @@ class MachineFeed:
                 self._last = await in_reader(judge_nodes)
         self.nodes = await in_reader(partial(self._fleet_nodes, servers, dead))
 
-    def _fleet_nodes(self, servers: Iterable[FoundServer], dead: Collection[Key]) -> tuple[FleetNode, ...]:
+    def _fleet_nodes(
+        self, servers: Iterable[FoundServer], dead: Collection[ScrapeKey]
+    ) -> tuple[FleetNode, ...]:
         """Return all machines with the names of their servers; no figure stays of one that is down."""
         servers_on: dict[str, list[str]] = {}
         for server in servers:
@@ -503,7 +509,11 @@ class MachineFeed:
         return tuple(nodes)
 
     async def read_raw(
-        self, servers: Iterable[FoundServer], dead: Collection[Key], to_monotonic_s: float, every_s: float
+        self,
+        servers: Iterable[FoundServer],
+        dead: Collection[ScrapeKey],
+        to_monotonic_s: float,
+        every_s: float,
     ) -> None:
         """Deliver new samples of the machines of `servers`, which are nodes of the store from now on."""
         machines = [machine for machine in self._machines_of(servers) if machine.name in self._seen]
@@ -611,7 +621,7 @@ class MachineFeed:
         return "idle" if use < IDLE_PERCENT else "busy"
 
 
-def _is_down(machine: ScrapedMachine, dead: Collection[Key]) -> bool:
+def _is_down(machine: ScrapedMachine, dead: Collection[ScrapeKey]) -> bool:
     return all(exporter.place[0] in dead for exporter in machine.exporters)
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.placement import (
     Backend,
-    Machine,
+    PlacedMachine,
     address_of,
     engine_of,
     launched_slots,
@@ -86,7 +86,7 @@ def test_an_orphan_belongs_to_no_server() -> None:
     assert [one.backend for one in with_backends(found, {"v": "vllm"}, left)] == [None, "v"]
 
 
-def node(name: str, *names: str) -> Machine:
+def node(name: str, *names: str) -> PlacedMachine:
     return NodeTarget(name, "agent", f"http://{name}:9750"), NodeIdentity(), workers(*names)
 
 
@@ -135,7 +135,7 @@ def test_a_server_s_process_is_that_of_its_port_with_the_slots_of_all_its_cores(
         ([backend("http://a:8000", "v", "vllm", "a")], [FIRST, SECOND]),
     ],
 )
-def test_without_evidence_no_backend_spans_nodes(backends: list[Backend], nodes: list[Machine]) -> None:
+def test_without_evidence_no_backend_spans_nodes(backends: list[Backend], nodes: list[PlacedMachine]) -> None:
     """No backend spans nodes if the processes allow more than one interpretation."""
     assert all(len(found) <= 1 for found in place_backends(backends, nodes).values())
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from sparktop.browser.drawing import draw
 from sparktop.browser.page import (
     MOST_WORDS,
-    Kind,
-    Page,
+    PageKind,
+    WebPage,
     parse_path,
     shared_width,
     with_choice,
@@ -69,25 +69,27 @@ def test_drawing_is_hidden_from_screen_readers_and_words_are_not() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in {Kind.SWEEP, Kind.SWEEPS}])
-def test_a_page_of_hostile_names_has_no_element_of_theirs(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in PageKind if kind not in {PageKind.SWEEP, PageKind.SWEEPS}])
+def test_a_page_of_hostile_names_has_no_element_of_theirs(kind: PageKind) -> None:
     """A page of uncleaned hostile names has only our own elements, attributes and addresses."""
     shown = hostile_snapshot()
     first = shown.backends[0]
-    names = {Kind.BACKEND: first.name, Kind.NODE: shown.nodes[0].name, Kind.GROUP: first.group}
-    picture = draw(Page(kind, names.get(kind, "")), shown, 80)
+    names = {PageKind.BACKEND: first.name, PageKind.NODE: shown.nodes[0].name, PageKind.GROUP: first.group}
+    picture = draw(WebPage(kind, names.get(kind, "")), shown, 80)
     elements = Elements(picture.html)
     assert elements.names <= ALLOWED
     assert elements.attributes <= {"class", "href", "aria-label", "aria-hidden", "data-key"}
     assert all(re.fullmatch(r"/[\w/%.~-]*(\?[\w=&%+-]*)?", link) for link in elements.links)
-    html = page_html(picture, Page(kind), theme="spark-dark", themes=("spark-dark",))
+    html = page_html(picture, WebPage(kind), theme="spark-dark", themes=("spark-dark",))
     assert not BIDI.search(html)
     assert "<script>" not in html
     assert not Elements(html).attributes & {"style", "onload", "onclick", "onerror", "src"} - {"src"}
 
 
-@pytest.mark.parametrize("page", [Page(), Page(Kind.NODE, "a/b %é漢"), Page(Kind.SWEEP, "imports/x.json")])
-def test_an_address_leads_back_to_its_page(page: Page) -> None:
+@pytest.mark.parametrize(
+    "page", [WebPage(), WebPage(PageKind.NODE, "a/b %é漢"), WebPage(PageKind.SWEEP, "imports/x.json")]
+)
+def test_an_address_leads_back_to_its_page(page: WebPage) -> None:
     """Names with any characters are quoted in the path of their page, and read back."""
     assert parse_path(page.path) == page
 
@@ -137,7 +139,7 @@ def paths(picture: Picture) -> set[str]:
 @pytest.mark.parametrize("width", [60, 200])
 def test_the_board_of_many_servers_leads_to_groups_and_machines(fleet: Snapshot, width: int) -> None:
     """At any width, a board of many servers links to groups, machines and the Prometheus."""
-    found = paths(draw(Page(), fleet, width))
+    found = paths(draw(WebPage(), fleet, width))
     assert "/group" not in found
     assert {"/group/llama-70b", "/machines", "/prometheus/main"} <= found
 
@@ -145,14 +147,14 @@ def test_the_board_of_many_servers_leads_to_groups_and_machines(fleet: Snapshot,
 def test_the_page_of_a_group_has_all_its_servers(fleet: Snapshot) -> None:
     """The page of a group shows all its servers, as a page scrolls."""
     members = {f"/backend/{one.name}" for one in fleet.backends if one.group == "gpt-oss"}
-    assert members == paths(draw(Page(Kind.GROUP, "gpt-oss"), fleet, 80))
+    assert members == paths(draw(WebPage(PageKind.GROUP, "gpt-oss"), fleet, 80))
 
 
 def test_the_groups_of_a_prometheus_have_pages(fleet: Snapshot) -> None:
     """The wall links to the groups of a Prometheus; their servers have no pages."""
-    assert {"/group/far-3", "/machines/main"} <= paths(draw(Page(Kind.PROMETHEUS, "main"), fleet, 80))
-    assert "far-node" in draw(Page(Kind.MACHINES, "main"), fleet, 80).html
-    picture = draw(Page(Kind.GROUP, "far-3"), fleet, 80)
+    assert {"/group/far-3", "/machines/main"} <= paths(draw(WebPage(PageKind.PROMETHEUS, "main"), fleet, 80))
+    assert "far-node" in draw(WebPage(PageKind.MACHINES, "main"), fleet, 80).html
+    picture = draw(WebPage(PageKind.GROUP, "far-3"), fleet, 80)
     assert picture.is_found
     assert "s298" in picture.html
 
@@ -164,7 +166,7 @@ def test_eight_sparks_fit_a_monitor() -> None:
     nodes = tuple(replace(shown.nodes[0], name=name) for name in names)
     shown = replace(shown, nodes=nodes, backends=tuple(map(backend, names)), routers=(), balance=())
     for width, abreast in ((240, 2), (80, 1)):
-        bands = draw(Page(), shown, width).bands
+        bands = draw(WebPage(), shown, width).bands
         servers = [
             [one.heading for one in band if "s-" in one.heading and "Server" in one.heading] for band in bands
         ]
@@ -185,13 +187,13 @@ def three() -> Snapshot:
 
 def test_a_value_that_is_not_known_is_ignored() -> None:
     """Unknown values and fields leave what is usual."""
-    found = with_choice(Page(), {"sort": f"banana{HOSTILE}", "list": "worst", "filter": "x", "utm": "1"})
-    assert found == Page(filter="x")
+    found = with_choice(WebPage(), {"sort": f"banana{HOSTILE}", "list": "worst", "filter": "x", "utm": "1"})
+    assert found == WebPage(filter="x")
 
 
 def test_a_filter_is_cleaned_cut_and_escaped() -> None:
     """The filter is cleaned, cut and escaped, on the board and in the form."""
-    found = with_choice(Page(), {"filter": HOSTILE * 20})
+    found = with_choice(WebPage(), {"filter": HOSTILE * 20})
     assert len(found.filter) <= MOST_WORDS
     assert not BIDI.search(found.filter)
     html = page_html(draw(found, three(), 80), found, theme="spark-dark", themes=("spark-dark",))

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sparktop.browser import renderer as module
 from sparktop.browser.drawing import Orders, draw
-from sparktop.browser.page import Kind, Page
+from sparktop.browser.page import PageKind, WebPage
 from sparktop.browser.picture import Picture
 from sparktop.browser.renderer import Channel, PageRenderer
 from sparktop.browser.results import ResultPages
@@ -40,7 +40,7 @@ def changed() -> Snapshot:
 
 async def test_a_viewer_gets_the_whole_page_and_then_changed_rows() -> None:
     """A change holds the rows that differ; a viewer that missed one gets the whole page again."""
-    before, after = (draw(Page(), one, 80) for one in (snapshot(), changed()))
+    before, after = (draw(WebPage(), one, 80) for one in (snapshot(), changed()))
     channel = Channel(before, 0.0)
     quick, slow = (channel.events(compressed=False) for _ in range(2))
     assert parsed(await anext(quick))[1]["main"] == before.html
@@ -56,7 +56,7 @@ async def test_a_viewer_gets_the_whole_page_and_then_changed_rows() -> None:
     assert parsed(await anext(quick))[0] == "change"
 
 
-async def joined(studio: PageRenderer, page: Page, width: int) -> AsyncGenerator[bytes, None]:
+async def joined(studio: PageRenderer, page: WebPage, width: int) -> AsyncGenerator[bytes, None]:
     """Open a page and read its first event."""
     viewer = studio.watch(page, width, compressed=False)
     await anext(viewer)
@@ -65,17 +65,17 @@ async def joined(studio: PageRenderer, page: Page, width: int) -> AsyncGenerator
 
 async def test_many_viewers_cause_one_drawing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Viewers of a page with the same width share one drawing; a page without viewers is not drawn."""
-    drawn: list[tuple[Page, int]] = []
+    drawn: list[tuple[WebPage, int]] = []
 
-    def counted(page: Page, shown: Snapshot, width: int, orders: Orders) -> object:
+    def counted(page: WebPage, shown: Snapshot, width: int, orders: Orders) -> object:
         drawn.append((page, width))
         return draw(page, shown, width, orders)
 
     monkeypatch.setattr(module, "draw", counted)
     now = [0.0]
     studio = PageRenderer(snapshot, ResultPages(tmp_path), clock=lambda: now[0])
-    viewers = [await joined(studio, page, 80) for page in [Page()] * 5 + [Page(Kind.EVENTS)]]
-    assert drawn == [(Page(), 80), (Page(Kind.EVENTS), 80)]
+    viewers = [await joined(studio, page, 80) for page in [WebPage()] * 5 + [WebPage(PageKind.EVENTS)]]
+    assert drawn == [(WebPage(), 80), (WebPage(PageKind.EVENTS), 80)]
     assert studio.viewers == 6
     await studio._draw_watched()
     assert len(drawn) == 4
@@ -92,16 +92,16 @@ async def test_a_page_that_cannot_be_drawn_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If a page cannot be drawn, it says so and the error is logged; the other pages are still drawn."""
-    faulty, shown = Page(Kind.EVENTS), [snapshot()]
+    faulty, shown = WebPage(PageKind.EVENTS), [snapshot()]
 
-    def broken(page: Page, taken: Snapshot, width: int, orders: Orders) -> object:
+    def broken(page: WebPage, taken: Snapshot, width: int, orders: Orders) -> object:
         if page == faulty:
             raise ZeroDivisionError
         return draw(page, taken, width, orders)
 
     monkeypatch.setattr(module, "draw", broken)
     studio = PageRenderer(lambda: shown[0], ResultPages(tmp_path))
-    viewers = [studio.watch(page, 80, compressed=False) for page in (faulty, Page())]
+    viewers = [studio.watch(page, 80, compressed=False) for page in (faulty, WebPage())]
     texts = [parsed(await anext(viewer))[1]["main"] for viewer in viewers]
     assert ["could not be drawn" in text for text in texts] == [True, False]
     shown[0] = changed()
@@ -127,7 +127,7 @@ def store(folder: Path, count: int) -> list[str]:
     return names
 
 
-async def drawn(shelf: ResultPages, page: Page, width: int = 100) -> Picture:
+async def drawn(shelf: ResultPages, page: WebPage, width: int = 100) -> Picture:
     """Search for new results and draw a page."""
     await shelf.refresh()
     return await shelf.draw(page, snapshot(), width)
@@ -142,12 +142,14 @@ async def test_results_are_listed_and_each_has_its_own_page(tmp_path: Path) -> N
     """The list has the newest results first, with links; a missing result is not found."""
     names = store(tmp_path, 3)
     shelf = ResultPages(tmp_path)
-    assert paths(await drawn(shelf, Page(Kind.SWEEPS))) == [f"/sweep/{name}" for name in reversed(names)]
-    result = await drawn(shelf, Page(Kind.SWEEP, names[0]))
+    assert paths(await drawn(shelf, WebPage(PageKind.SWEEPS))) == [
+        f"/sweep/{name}" for name in reversed(names)
+    ]
+    result = await drawn(shelf, WebPage(PageKind.SWEEP, names[0]))
     headings = [section.heading for band in result.bands for section in band]
     assert headings[0].startswith("Sweep quick")
     assert "Curves" in headings
-    assert not (await drawn(shelf, Page(Kind.SWEEP, "nothing.json"))).is_found
+    assert not (await drawn(shelf, WebPage(PageKind.SWEEP, "nothing.json"))).is_found
 
 
 @pytest.mark.parametrize("name", ["../secret.json", "/etc/passwd", ".hidden.json", "..%2fsecret.json"])
@@ -156,4 +158,4 @@ async def test_only_listed_results_are_read(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "sweeps"
     store(folder, 1)
     (tmp_path / "secret.json").write_text((next(folder.glob("*.json"))).read_text())
-    assert not (await drawn(ResultPages(folder), Page(Kind.SWEEP, name))).is_found
+    assert not (await drawn(ResultPages(folder), WebPage(PageKind.SWEEP, name))).is_found

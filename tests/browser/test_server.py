@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.browser import server as module
-from sparktop.browser.page import Page
+from sparktop.browser.page import WebPage
 from sparktop.browser.server import LIMITS, VALID_S, Sessions, cookie
 from tests.agent.raw_client import Answer, Client, ask, connect, request, until
 from tests.browser.conftest import HOSTILE, TOKEN, StartServer, hostile_snapshot
@@ -139,7 +139,7 @@ async def test_a_viewer_that_does_not_read_is_dropped(start_server: StartServer)
         mute.connect(("127.0.0.1", served.port))
         mute.sendall(request("/live/?columns=240"))
         await until(lambda: served.studio.viewers == 2)
-        channel = served.studio._channels[Page(), 240]
+        channel = served.studio._channels[WebPage(), 240]
         pictures = [replace(channel.picture, title=title * 200_000) for title in "ab"]
 
         async def is_dropped() -> bool:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sparktop.config.checks import Mistake
 from sparktop.config.options import ALERTS, EVENTS, GUARD, INTERVAL, LOW_BANDWIDTH, RECORDER, STATES
 from sparktop.config.schema import SETTINGS
-from sparktop.config.toml_text import Path, SettingPath, Value, key_lines, with_values
+from sparktop.config.toml_text import Path, SettingPath, TomlValue, key_lines, with_values
 from sparktop.config.watch import default_toml
 from sparktop.errors import ConfigError
 
@@ -78,7 +78,7 @@ PLACES = [one.place for one in (*ALERTS, *STATES, *GUARD)]
 
 @given(st.dictionaries(st.sampled_from(PLACES), st.floats(0.1, 1e6), min_size=1))
 @settings(max_examples=25)
-def test_the_example_file_takes_any_values(values: dict[SettingPath, Value]) -> None:
+def test_the_example_file_takes_any_values(values: dict[SettingPath, TomlValue]) -> None:
     """In the example file, each value is set, all other settings stay, and no comment is lost."""
     before = default_toml()
     after = with_values(before, values)

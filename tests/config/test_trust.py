@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sparktop.cli import main
 from sparktop.commands.choice import choose, configured_watch
 from sparktop.config import schema, trust
-from sparktop.config.schema import SETTINGS, Kind, Reach, check
+from sparktop.config.schema import SETTINGS, Reach, ValueKind, check
 from sparktop.errors import ConfigError
 from sparktop.model.targets import Watch
 from sparktop.store import Store
@@ -98,7 +98,7 @@ def write(text: str, path: str = "sparktop.toml") -> Path:
     return made
 
 
-def settings(kind: Kind, name: str = "", *, marked: bool = False) -> Iterator[tuple[str, bool]]:
+def settings(kind: ValueKind, name: str = "", *, marked: bool = False) -> Iterator[tuple[str, bool]]:
     """Yield (name, whether it has a mark of its own or of its table) of each setting."""
     for key, setting in ((kind.items or kind).table or {}).items():
         own = marked or setting.reach is not Reach.UNKNOWN

@@ -10,7 +10,7 @@ import pytest
 
 from sparktop.model.instant import Instant
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.recording.frames import FrameWriter, Kind, Record, encode
+from sparktop.recording.frames import FrameWriter, Record, RecordKind, encode
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.records import first_head, record_of_head
 from sparktop.store import Store
@@ -40,7 +40,7 @@ def instant(at: float) -> Instant:
 
 def page(at: float, text: str, source: str = "backend:a") -> Record:
     """Return the record of a metrics page of vLLM."""
-    return Record(Kind.PAGE, instant(at), source, {"engine": "vllm", "at": at}, text.encode("latin-1"))
+    return Record(RecordKind.PAGE, instant(at), source, {"engine": "vllm", "at": at}, text.encode("latin-1"))
 
 
 def written(path: Path, records: Sequence[Record], *, names: Sequence[str] = ("a", "b")) -> Path:

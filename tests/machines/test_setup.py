@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sparktop.hardware.setup import SetupReader, image_of, read_engine, read_variables
 from sparktop.model.instant import Instant
 from sparktop.model.node import UNLIMITED, EngineSetup, MachineSetup, NodeIdentity
-from sparktop.recording.frames import Kind, Record
+from sparktop.recording.frames import Record, RecordKind
 from sparktop.recording.records import call_of
 from sparktop.sources.agent import NodeReplies
 from sparktop.sources.decode import decode
@@ -111,9 +111,9 @@ def test_a_recording_keeps_it(tmp_path: Path) -> None:
     """An identity is read from a recording as it was; one of an earlier version has no set-up."""
     identity, _ = read_machine(tmp_path)
     key, when = SourceKey.node("spark-1"), Instant(1.0, datetime(2026, 9, 1, tzinfo=UTC))
-    record = Record(Kind.IDENTITY, when, key.label, body=json_line(identity))
+    record = Record(RecordKind.IDENTITY, when, key.label, body=json_line(identity))
     assert call_of(record) == Call(Change.IDENTIFY, (key, identity))
-    old = Record(Kind.IDENTITY, when, key.label, body=b'{"os":"Linux 6.14"}')
+    old = Record(RecordKind.IDENTITY, when, key.label, body=b'{"os":"Linux 6.14"}')
     assert call_of(old) == Call(Change.IDENTIFY, (key, NodeIdentity(os="Linux 6.14")))
 
 

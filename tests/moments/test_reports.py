@@ -22,7 +22,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.moments import moment as reading
 from sparktop.moments.moment import Moment, SweepSpan, moment_of
 from sparktop.moments.report import FORMATS, moment_report
-from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, encode
+from sparktop.recording.frames import FrameReader, FrameWriter, Record, RecordKind, encode
 from sparktop.recording.past import PastPicture
 from sparktop.report.document.document import wrap_markdown
 from sparktop.report.privacy import Privacy
@@ -268,16 +268,16 @@ def test_the_command_reads_times_and_refuses_what_does_not_fit(
 def test_sweeps_dropped_readings_and_odd_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The load of a sweep and dropped readings are reported; records with wrong types are ignored."""
     records = [page(float(at), PAGE.format(at)) for at in range(1, 31)]
-    odd: tuple[tuple[Kind, dict[str, object]], ...] = (
-        (Kind.SWEEP, {"begin_own_load": ["a", "b"]}),
-        (Kind.SWEEP, {"begin_own_load": ["c"]}),  # more of what the sweep loads is watched now
-        (Kind.SWEEP, {"end_own_load": ["a", "b", "c"]}),
-        (Kind.SWEEP, {"begin_own_load": {"a": 1}}),
-        (Kind.SWEEP, {"begin_own_load": [None, ["x"]]}),
-        (Kind.LAG, {"dropped": 7}),
-        (Kind.LAG, {"dropped": "many"}),
-        (Kind.MARK, {"word": ["no", "text"]}),
-        (Kind.MARK, {}),
+    odd: tuple[tuple[RecordKind, dict[str, object]], ...] = (
+        (RecordKind.SWEEP, {"begin_own_load": ["a", "b"]}),
+        (RecordKind.SWEEP, {"begin_own_load": ["c"]}),  # more of what the sweep loads is watched now
+        (RecordKind.SWEEP, {"end_own_load": ["a", "b", "c"]}),
+        (RecordKind.SWEEP, {"begin_own_load": {"a": 1}}),
+        (RecordKind.SWEEP, {"begin_own_load": [None, ["x"]]}),
+        (RecordKind.LAG, {"dropped": 7}),
+        (RecordKind.LAG, {"dropped": "many"}),
+        (RecordKind.MARK, {"word": ["no", "text"]}),
+        (RecordKind.MARK, {}),
     )
     records += [Record(kind, instant(31.0 + at), fields=fields) for at, (kind, fields) in enumerate(odd)]
     path = written(tmp_path / "a", records)
@@ -298,7 +298,7 @@ def rewritten(path: Path, source: Path, change: Callable[[dict[str, Any]], objec
     data, frame = b"", FrameWriter(3)
     with source.open("rb") as file:
         for record, _ in FrameReader(file.fileno()).records():
-            if record.kind == Kind.HEAD:
+            if record.kind == RecordKind.HEAD:
                 data += frame.end() if data else b""
                 frame, body = FrameWriter(3), json.loads(record.body)
                 change(body)

@@ -11,7 +11,7 @@ import pytest
 
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import Snapshot
-from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, encode
+from sparktop.recording.frames import FrameReader, FrameWriter, Record, RecordKind, encode
 from sparktop.report.json_snapshot import to_json
 
 START_S = 1_764_000_000.0
@@ -26,7 +26,7 @@ class Made:
         rng = random.Random(7)  # noqa: S311 - dice of a test
         self.records = [
             Record(
-                Kind.PAGE,
+                RecordKind.PAGE,
                 instant(float(index)),
                 "backend:spark-a",
                 {"index": index},

@@ -19,7 +19,7 @@ from sparktop.demo.scenario import SCENARIOS, Scenario
 from sparktop.errors import UsageError
 from sparktop.model.ranks import RanksReading
 from sparktop.model.snapshot import BackendState, Snapshot
-from sparktop.recording.frames import FrameReader, FrameWriter, Kind, Record, RecordError, encode
+from sparktop.recording.frames import FrameReader, FrameWriter, Record, RecordError, RecordKind, encode
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
@@ -347,17 +347,17 @@ def changed(value: Json, dice: random.Random) -> Json:
 def poisoned(record: Record, dice: random.Random) -> Record:
     """Return a record with another body, other fields, another source or another kind."""
     match dice.randrange(4):
-        case 0 if record.kind == Kind.PAGE:
+        case 0 if record.kind == RecordKind.PAGE:
             body = bytearray(record.body)
             for _ in range(20):
                 body[dice.randrange(len(body))] = dice.randrange(256)
             return replace(record, body=bytes(body))
-        case 0 | 1 if record.body and record.kind != Kind.PAGE:
+        case 0 | 1 if record.body and record.kind != RecordKind.PAGE:
             return replace(record, body=json.dumps(changed(json.loads(record.body), dice)).encode())
         case 2:
             return replace(record, source=dice.choice((None, "backend:", "node:\x1b[31m", "x")))
         case 3:
-            return replace(record, kind=dice.choice((*Kind, "unknown")))
+            return replace(record, kind=dice.choice((*RecordKind, "unknown")))
     fields = changed(dict(record.fields), dice)
     return replace(record, fields=fields if isinstance(fields, dict) else {})
 
@@ -370,7 +370,10 @@ def test_whatever_a_recording_holds_it_is_played_or_refused(
     dice = random.Random(seed)  # noqa: S311 - dice of a test
     frame, data = FrameWriter(1), b""
     for record in honest:
-        chosen = record.kind in {Kind.HEAD, Kind.IDENTITY, Kind.ROUTER, Kind.WATCH} or dice.random() < 0.05
+        chosen = (
+            record.kind in {RecordKind.HEAD, RecordKind.IDENTITY, RecordKind.ROUTER, RecordKind.WATCH}
+            or dice.random() < 0.05
+        )
         try:
             data += frame.add(encode(poisoned(record, dice) if chosen and dice.random() < 0.3 else record))
         except RecordError:

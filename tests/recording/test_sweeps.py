@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 
 from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, Watch
-from sparktop.recording.frames import MAX_BODY_BYTES, Kind, Record, RecordError
+from sparktop.recording.frames import MAX_BODY_BYTES, Record, RecordError, RecordKind
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.records import record_of_sweep, sweep_of
 from sparktop.recording.replay import Replay
@@ -109,7 +109,7 @@ def test_a_sweep_of_a_kind_of_load_that_is_gone_is_passed_over() -> None:
 def test_a_sweep_in_a_recording_of_1_3_is_shown() -> None:
     """Its levels have a concurrency where this version has a point."""
     body = (Path(__file__).parent.parent / "data/recordings/1.3.0/sweep_view.json").read_bytes()
-    view = known(sweep_of(Record(Kind.SWEEP_VIEW, instant(1.0), body=body)))
+    view = known(sweep_of(Record(RecordKind.SWEEP_VIEW, instant(1.0), body=body)))
     labels = [level.key.point.label for level in view.levels if level.key.target == "proxy"]
     assert labels == ["c = 1", "c = 2", "c = 4"]
     assert [point.point.value for point in view.plots[0].lines[0].points] == [1, 2, 4]

@@ -143,7 +143,7 @@ class DrawnWall(Struct):
             self.range = f"{noun} {first_entry + 1}–{first_entry + room} of {len(entries):,}"
 
 
-Line = TypeVar("Line")
+WallLine = TypeVar("WallLine")
 
 
 class WallOrders:
@@ -159,7 +159,7 @@ class WallOrders:
         order = self._orders.setdefault(key, HeldOrder())
         chosen, marked_name = (look.words, look.top), None if look.marked is None else look.marked.name
 
-        def in_order(lines: Sequence[Line], name: Callable[[Line], str]) -> tuple[Line, ...]:
+        def in_order(lines: Sequence[WallLine], name: Callable[[WallLine], str]) -> tuple[WallLine, ...]:
             names = order.of(at, list(dict.fromkeys(map(name, lines))), chosen, marked_name)
             places = {name: index for index, name in enumerate(names)}
             return tuple(sorted(lines, key=lambda line: places[name(line)]))

@@ -15,7 +15,7 @@ from sparktop.model.text import with_units_joined
 from sparktop.report.document.drawing import STYLE
 from sparktop.report.html import page
 from sparktop.report.markdown import code, split_table
-from sparktop.report.tables import Kind, Table
+from sparktop.report.tables import CellKind, Table
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -151,7 +151,7 @@ def grid_of(table: Table, width: int | None = None) -> Grid:
     written.
     """
     heads = tuple(column.title for column in table.columns)
-    names = [number for number, column in enumerate(table.columns) if column.kind is Kind.NAME]
+    names = [number for number, column in enumerate(table.columns) if column.kind is CellKind.NAME]
     rows: tuple[tuple[Cell, ...], ...] = tuple(
         tuple(
             Untrusted(text) if number in names and text != UNKNOWN else text
@@ -161,7 +161,7 @@ def grid_of(table: Table, width: int | None = None) -> Grid:
     )
     if width is not None:
         rows = tuple(tuple(_cut_name(cell, _WIDEST) for cell in row) for row in rows)
-    left = (number for number, column in enumerate(table.columns) if column.kind is not Kind.FIGURE)
+    left = (number for number, column in enumerate(table.columns) if column.kind is not CellKind.FIGURE)
     return Grid(table.title, heads, rows, frozenset(left), width=width)
 
 

@@ -22,7 +22,14 @@ from sparktop.sources.prometheus.client import (
     any_of,
     selector,
 )
-from sparktop.sources.prometheus.found import NOT_A_ROUTER, REPLICA, SERVER_LABELS, FoundServer, Key, key_of
+from sparktop.sources.prometheus.found import (
+    NOT_A_ROUTER,
+    REPLICA,
+    SERVER_LABELS,
+    FoundServer,
+    ScrapeKey,
+    key_of,
+)
 from sparktop.sources.prometheus.machines import MachinesOf
 from sparktop.stopping import gather_or_cancel
 
@@ -93,16 +100,16 @@ USUAL_NAMES = frozenset(
 
 
 def pages(
-    series: Iterable[TimeSeries], targets: Mapping[Key, Labels]
-) -> tuple[dict[Key, dict[float, bytes]], frozenset[Key]]:
+    series: Iterable[TimeSeries], targets: Mapping[ScrapeKey, Labels]
+) -> tuple[dict[ScrapeKey, dict[float, bytes]], frozenset[ScrapeKey]]:
     """Return the pages of each server by the time of the scrape (Unix seconds), oldest first, and mixed ones.
 
     `targets` has the labels of each target, as its series `up` has them. Series with the same labels but
     those are one to a page: the later in the answer counts. A server is mixed if several targets with the
     same job and instance write its series at different times: then a page has the newest lines of each.
     """
-    lines_of: dict[Key, dict[float, list[str]]] = {}
-    gauges: dict[Key, dict[str, frozenset[float]]] = {}
+    lines_of: dict[ScrapeKey, dict[float, list[str]]] = {}
+    gauges: dict[ScrapeKey, dict[str, frozenset[float]]] = {}
     for each_series in series:
         key = key_of(each_series.labels)
         start = line_start(each_series.labels, targets.get(key.target))
@@ -115,7 +122,7 @@ def pages(
         if each_series.labels["__name__"] in RUNNING:
             times = gauges.setdefault(key, {})
             times[start] = times.get(start, frozenset()).union(at for at, _ in each_series.samples)
-    mixed: set[Key] = set()
+    mixed: set[ScrapeKey] = set()
     for key, times in gauges.items():
         times_of_targets = times_by_target([*times.values()])
         if len(times_of_targets) > 1:
@@ -183,7 +190,7 @@ _BY_MODE = "realtime"
 class Figures(Struct, frozen=True):
     """Values by target for each name of a figure, and the warnings of all answers."""
 
-    values: Mapping[str, Mapping[Key, float]]
+    values: Mapping[str, Mapping[ScrapeKey, float]]
     warnings: tuple[str, ...] = ()
 
 
@@ -255,7 +262,7 @@ def fleet_servers(
     servers: Iterable[FoundServer],
     figures: Figures,
     late: Figures,
-    dead: Collection[Key],
+    dead: Collection[ScrapeKey],
     clocks: Clocks,
     machines_of: MachinesOf = lambda _: (),
 ) -> tuple[FleetServer, ...]:
@@ -265,7 +272,7 @@ def fleet_servers(
     """
     values = {**figures.values, **late.values}
 
-    def value(name: str, key: Key) -> float | None:
+    def value(name: str, key: ScrapeKey) -> float | None:
         return None if key.target in dead else values.get(name, {}).get(key)
 
     def server(found_server: FoundServer) -> FleetServer:
@@ -309,10 +316,10 @@ def _rate_query(name: str, more: str, window_s: float, *, replicated: bool, of_r
 
 async def _ask_figures(client: PrometheusClient, asked: Mapping[str, str]) -> Figures:
     """Send a query for each figure, by its name, and return their values by target."""
-    keys: dict[Key, Key] = {}  # so that all figures share the keys
+    keys: dict[ScrapeKey, ScrapeKey] = {}  # so that all figures share the keys
 
-    async def values(promql: str) -> tuple[dict[Key, float], tuple[str, ...]]:
-        result: dict[Key, float] = {}
+    async def values(promql: str) -> tuple[dict[ScrapeKey, float], tuple[str, ...]]:
+        result: dict[ScrapeKey, float] = {}
 
         def add(each_series: TimeSeries) -> None:
             if (value := each_series.value) is not None:

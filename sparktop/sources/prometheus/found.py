@@ -27,9 +27,9 @@ NOT_A_ROUTER = 'worker_addr="",server=""'
 REPLICA = "prometheus_replica"
 """The label by which series of one target differ that several replicas of a Prometheus wrote."""
 KEY_LABELS = ("job", "instance", "exported_job", "exported_instance")
-"""The labels of a target's `Key`."""
+"""The labels of a target's `ScrapeKey`."""
 SERVER_LABELS = (*KEY_LABELS, *REPLICA_LABELS)
-"""The labels of a server's `Key`."""
+"""The labels of a server's `ScrapeKey`."""
 _REPLICA, _WORKER = REPLICA_LABELS
 _PLACE = ("namespace", "pod", "node", "model_name")
 """Labels that name where a server runs, and its model."""
@@ -42,7 +42,7 @@ _LONGEST, _LONGEST_REPLICA = 64, 12
 GROUPS_ADVICE = "correct group_by under [[prometheus]] in the configuration"
 
 
-class Key(NamedTuple):
+class ScrapeKey(NamedTuple):
     """The labels by which a scraped target, or one of Ray's replicas there, differs from others."""
 
     job: str
@@ -54,7 +54,7 @@ class Key(NamedTuple):
     """Ray's id of the replica, or of its process; empty for a target and for servers of other engines."""
 
     @property
-    def target(self) -> Key:
+    def target(self) -> ScrapeKey:
         """The key of the target at which this server was scraped."""
         return self._replace(replica="") if self.replica else self
 
@@ -64,10 +64,10 @@ class Key(NamedTuple):
         return self.exported_instance or self.instance
 
 
-def key_of(labels: Labels) -> Key:
+def key_of(labels: Labels) -> ScrapeKey:
     """Return the key of the server or target that a series belongs to."""
     get = labels.get  # spelled out: this is called for each series
-    return Key(
+    return ScrapeKey(
         get("job", ""),
         get("instance", ""),
         get("exported_job", ""),
@@ -88,7 +88,7 @@ class ActiveTarget(Struct, frozen=True):
 class FoundServer(Struct, frozen=True):
     """An inference server among the series of a Prometheus."""
 
-    key: Key
+    key: ScrapeKey
     name: str
     """Unique among the servers of the Prometheus, clean, at most 64 characters."""
     engine: str
@@ -120,11 +120,11 @@ def routers_query(more: str) -> str:
     return f"count by ({', '.join(KEY_LABELS)}, server) ({names})"
 
 
-def active_targets(data: object) -> dict[Key, ActiveTarget]:
+def active_targets(data: object) -> dict[ScrapeKey, ActiveTarget]:
     """Return the targets in the answer of `/api/v1/targets`, by their key."""
     targets_listed: object = data.get("activeTargets") if isinstance(data, dict) else None
     entries = targets_listed if isinstance(targets_listed, list) else []
-    result: dict[Key, ActiveTarget] = {}
+    result: dict[ScrapeKey, ActiveTarget] = {}
     for entry in entries:
         labels = entry.get("labels") if isinstance(entry, dict) else None
         if isinstance(labels, dict) and all(isinstance(value, str) for value in labels.values()):
@@ -144,10 +144,10 @@ def seconds_of(text: object) -> float | None:
 
 def found_servers(
     series: Iterable[TimeSeries],
-    targets: Mapping[Key, ActiveTarget],
+    targets: Mapping[ScrapeKey, ActiveTarget],
     group_by: Sequence[str],
     past: Iterable[TimeSeries] = (),
-    left_out: Collection[Key] = frozenset(),
+    left_out: Collection[ScrapeKey] = frozenset(),
 ) -> tuple[FoundServer, ...]:
     """Return the servers in the answer to `servers_query`, each with a name of its own, by name.
 
@@ -155,7 +155,7 @@ def found_servers(
     job and namespace. `past` has those of targets that are down: what `series` say of a target counts first.
     Those in `left_out` are not returned.
     """
-    first: dict[Key, Labels] = {}
+    first: dict[ScrapeKey, Labels] = {}
     for each_series in chain(
         sorted(series, key=lambda each_series: each_series.labels.get("model_name", "")), past
     ):
@@ -196,9 +196,9 @@ def groups_fault(series: Sequence[TimeSeries], group_by: Sequence[str]) -> str:
     return ""
 
 
-def found_routers(series: Iterable[TimeSeries]) -> dict[Key, tuple[str, ...]]:
+def found_routers(series: Iterable[TimeSeries]) -> dict[ScrapeKey, tuple[str, ...]]:
     """Return the URLs of the servers behind each router, from the answer to `routers_query`."""
-    result: dict[Key, dict[str, None]] = {}
+    result: dict[ScrapeKey, dict[str, None]] = {}
     for each_series in series:
         url = _base_url(each_series.labels.get("server"))
         if url:
@@ -206,7 +206,7 @@ def found_routers(series: Iterable[TimeSeries]) -> dict[Key, tuple[str, ...]]:
     return {key: tuple(urls) for key, urls in result.items()}
 
 
-def is_federated(keys: Iterable[Key]) -> bool:
+def is_federated(keys: Iterable[ScrapeKey]) -> bool:
     """Return whether one scraped instance holds the series of several others."""
     target_counts = Counter(
         (key.job, key.instance) for key in {key.target for key in keys if key.exported_instance}
@@ -214,17 +214,17 @@ def is_federated(keys: Iterable[Key]) -> bool:
     return any(count > 1 for count in target_counts.values())
 
 
-def _server_names(labels_by_key: Mapping[Key, Labels]) -> dict[Key, str]:
+def _server_names(labels_by_key: Mapping[ScrapeKey, Labels]) -> dict[ScrapeKey, str]:
     """Return a name for each server: its pod, else its address, with its job or a number if names repeat.
 
     The id of a replica of Ray follows.
     """
-    short_names: dict[Key, str] = {}
+    short_names: dict[ScrapeKey, str] = {}
     for key, labels in labels_by_key.items():
         address = clean(labels.get("pod") or key.address or key.job, _LONGEST - 16) or "server"
         short_names[key] = f"{address}{_replica_suffix(key)}"
     name_counts = Counter(short_names.values())
-    key_of_name: dict[str, Key] = {}
+    key_of_name: dict[str, ScrapeKey] = {}
     for key in sorted(labels_by_key):
         name = short_names[key]
         if name_counts[name] > 1:
@@ -233,26 +233,26 @@ def _server_names(labels_by_key: Mapping[Key, Labels]) -> dict[Key, str]:
     return {key: name for name, key in key_of_name.items()}
 
 
-def _group_names(labels_by_key: Mapping[Key, Labels], group_by: Sequence[str]) -> dict[Key, str]:
+def _group_names(labels_by_key: Mapping[ScrapeKey, Labels], group_by: Sequence[str]) -> dict[ScrapeKey, str]:
     """Return the group of each server; its name has only the labels in which groups differ."""
     labels_of = tuple(group_by) or ("model_name", "namespace", "job")
-    values: dict[Key, tuple[str, ...]] = {}
+    values: dict[ScrapeKey, tuple[str, ...]] = {}
     values_of: dict[str, set[tuple[str, ...]]] = {}
     for key, labels in labels_by_key.items():
         value = values[key] = tuple(clean(labels.get(name, ""), _LONGEST) for name in labels_of)
         values_of.setdefault(value[0], set()).add(value)
-    names: dict[Key, str] = {}
+    names: dict[ScrapeKey, str] = {}
     for key, value in values.items():
         shown_values = value if group_by or len(values_of[value[0]]) > 1 else value[:1]
         names[key] = clean(" ".join(part for part in shown_values if part), _LONGEST) or "backends"
     return names
 
 
-def _replica_suffix(key: Key) -> str:
+def _replica_suffix(key: ScrapeKey) -> str:
     return f"/{clean(key.replica, _LONGEST_REPLICA)}" if key.replica else ""
 
 
-def _url_of(key: Key, target: ActiveTarget | None) -> str:
+def _url_of(key: ScrapeKey, target: ActiveTarget | None) -> str:
     """Return where a server was scraped; of a replica of Ray, with its id as a fragment."""
     written = key.address if "://" in key.address else f"http://{key.address}"
     url = (target.url if target else "") or _base_url(written)
@@ -287,9 +287,9 @@ _CURRENT_SCRAPES = 1.5
 """A sample that is older than the newest by more scrapes than that is not of now."""
 
 
-def keys_of_doubles(servers: Iterable[FoundServer]) -> list[list[Key]]:
+def keys_of_doubles(servers: Iterable[FoundServer]) -> list[list[ScrapeKey]]:
     """Return the keys of servers with the same instance, model and pod, of several each."""
-    result: dict[tuple[object, ...], list[Key]] = {}
+    result: dict[tuple[object, ...], list[ScrapeKey]] = {}
     for server in servers:
         same = (
             server.key.instance,
@@ -302,7 +302,7 @@ def keys_of_doubles(servers: Iterable[FoundServer]) -> list[list[Key]]:
     return [keys for keys in result.values() if len(keys) > 1]
 
 
-def times_query(more: str, same: Sequence[Sequence[Key]]) -> str:
+def times_query(more: str, same: Sequence[Sequence[ScrapeKey]]) -> str:
     """Return the query for the Unix times of the newest samples of these servers."""
     instances = {keys[0].instance for keys in same}
     only = f"instance=~{any_of(sorted(instances))}" if len(instances) <= _MOST_NAMED else ""
@@ -311,18 +311,18 @@ def times_query(more: str, same: Sequence[Sequence[Key]]) -> str:
 
 
 def keys_to_leave_out(
-    same: Iterable[Sequence[Key]],
-    times: Mapping[Key, float],
-    targets: Mapping[Key, ActiveTarget],
-    kept_keys: Collection[Key],
+    same: Iterable[Sequence[ScrapeKey]],
+    times: Mapping[ScrapeKey, float],
+    targets: Mapping[ScrapeKey, ActiveTarget],
+    kept_keys: Collection[ScrapeKey],
     every_s: float,
-) -> frozenset[Key]:
+) -> frozenset[ScrapeKey]:
     """Return the keys to leave out, so that each server stands there once: by its newest samples.
 
     If two of them are scraped at present, a key of `kept_keys` stays, so that nothing changes from time to
     time. These are one server if their scrape URLs are equal; else their instance may be any name.
     """
-    result: set[Key] = set()
+    result: set[ScrapeKey] = set()
     for keys in same:
         listed = {} if keys[0].exported_instance else targets
         newest = max(times.get(key, -inf) for key in keys)
@@ -335,7 +335,7 @@ def keys_to_leave_out(
     return frozenset(result)
 
 
-def _have_same_url(key: Key, other: Key, targets: Mapping[Key, ActiveTarget]) -> bool:
+def _have_same_url(key: ScrapeKey, other: ScrapeKey, targets: Mapping[ScrapeKey, ActiveTarget]) -> bool:
     if key.target in targets and other.target in targets:
         return targets[key.target].url == targets[other.target].url
     return key.address.rpartition(":")[2].isdecimal()
@@ -359,18 +359,18 @@ def down_query() -> str:
     return f"topk({MOST_DOWN}, count by ({', '.join(KEY_LABELS)}) ({selector(('up',))} == 0))"
 
 
-def past_query(more: str, group_by: Sequence[str], keys: Iterable[Key]) -> str:
+def past_query(more: str, group_by: Sequence[str], keys: Iterable[ScrapeKey]) -> str:
     """Return the query for those of these targets that were servers within the past hour."""
     only = f"instance=~{any_of(sorted({key.instance for key in keys}))}"
     return servers_query(f"{only},{more}" if more else only, group_by, past_s=_PAST_S)
 
 
-def target_keys(series: Iterable[TimeSeries]) -> set[Key]:
+def target_keys(series: Iterable[TimeSeries]) -> set[ScrapeKey]:
     """Return the keys of the targets that series belong to."""
     return {key_of(each_series.labels).target for each_series in series}
 
 
-def down_text(keys: Collection[Key]) -> str:
+def down_text(keys: Collection[ScrapeKey]) -> str:
     """Return which targets are down, in one clean line; "" for none."""
     if not keys:
         return ""

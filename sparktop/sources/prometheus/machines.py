@@ -26,7 +26,7 @@ from sparktop.model.node import (
 )
 from sparktop.model.text import clean, free_name
 from sparktop.sources.prometheus.client import Labels, PrometheusClient, TimeSeries, any_of, selector
-from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, Key, key_of
+from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, ScrapeKey, key_of
 from sparktop.stopping import gather_or_cancel
 
 # Four exporters are known: sparktop's agent, NVIDIA's dcgm-exporter, nvidia_gpu_exporter, and
@@ -186,7 +186,7 @@ _PLAIN = re.compile(r"([\w.-]+)(?::\d*)?", re.ASCII)
 """Host and port without a scheme, user or brackets."""
 _LONGEST = 48
 """Most characters of a name."""
-Origin = tuple[Key, str]
+Origin = tuple[ScrapeKey, str]
 """A target, and the host that a dcgm-exporter reports for it; "" for other exporters."""
 
 

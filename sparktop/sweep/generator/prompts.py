@@ -124,7 +124,7 @@ class WordKind(StrEnum):
     ADVERB = "d"
 
 
-Part = tuple[WordKind, str]
+PromptPart = tuple[WordKind, str]
 """A piece of a sentence (word or punctuation mark) with its grammatical role."""
 
 
@@ -276,7 +276,7 @@ def pieces() -> list[str]:
     return sorted(words | {FILLER, ".", ",", ":"})
 
 
-def _sentence(random: Random) -> list[Part]:
+def _sentence(random: Random) -> list[PromptPart]:
     """Return a random sentence of one of two forms, as a list of (grammatical role, text).
 
     Each text is a word with the space before it, or a punctuation mark.
@@ -294,11 +294,11 @@ def _sentence(random: Random) -> list[Part]:
     return [*body, (WordKind.FIXED, ".")]
 
 
-def _picker(random: Random, kind: WordKind, words: Sequence[str]) -> Callable[[], Part]:
+def _picker(random: Random, kind: WordKind, words: Sequence[str]) -> Callable[[], PromptPart]:
     return lambda: (kind, f" {random.choice(words)}")
 
 
-def _fixed_pieces(phrase: str) -> list[Part]:
+def _fixed_pieces(phrase: str) -> list[PromptPart]:
     return [(WordKind.FIXED, piece) for piece in _pieces_of(phrase)]
 
 
@@ -336,7 +336,7 @@ _FEWEST_A_PIECE, _MOST_A_PIECE = 0.2, 10.0
 class Passage:
     """Words with a known total of tokens; `prompt` makes prompts of them that differ in word order."""
 
-    def __init__(self, names: Sequence[str], body: Sequence[Part], tail: str, tokens: int) -> None:
+    def __init__(self, names: Sequence[str], body: Sequence[PromptPart], tail: str, tokens: int) -> None:
         """Create a passage from the words `names` of its first line, the text `body`, and the filler `tail`.
 
         `tokens` is the number of tokens of the complete prompt, chat template included.

@@ -251,7 +251,7 @@ def _number_text(value: float | None) -> str:
     return "" if value is None else f"{value:.10g}"
 
 
-Value = TypeVar("Value")
+FieldValue = TypeVar("FieldValue")
 
 WHOLE = "whole"
 """Key of a problem that concerns several fields together."""
@@ -329,7 +329,7 @@ class _DraftParser:
         self.problems: dict[str, str] = {}
         self._shown = FIELDS.get(draft.kind, ())
 
-    def read(self, name: str, how: Callable[[str], Value]) -> Value | None:
+    def read(self, name: str, how: Callable[[str], FieldValue]) -> FieldValue | None:
         """Return the field `name` as parsed by the function `how`.
 
         None if it is empty, not valid, or has no effect on the kind of load. If it is not valid, store the

@@ -62,7 +62,7 @@ MOST_TIME_S = 1e11
 """Largest time that is accepted, in seconds: Unix time in milliseconds is above it."""
 _MS_PER_S = 1000.0
 """Milliseconds are the unit of Mooncake's times."""
-Row = TypeVar("Row")
+TraceRow = TypeVar("TraceRow")
 _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - times without a zone are compared with each other only
 """Begin of the file's clock where it has dates."""
 _SHOWN_CHARACTERS = 40
@@ -85,7 +85,7 @@ class _TraceLine(Struct, frozen=True):
     payload: Any = None
 
 
-def decode_line(text: str, kind: type[Row]) -> Row:
+def decode_line(text: str, kind: type[TraceRow]) -> TraceRow:
     """Decode a line of JSON as a value of this type.
 
     Raises:

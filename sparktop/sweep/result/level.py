@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, pairwise
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 from sparktop.model.load import CallStart, ConversationCall, EndReason, Level, LoadKind, LoadMode, TokenSource
 from sparktop.model.series import sum_if_all_known
@@ -476,7 +476,7 @@ def uncounted_columns(
     )
 
 
-def _why_missed(trace: RequestTrace) -> str:
+def _why_missed(trace: RequestTrace) -> Literal["error", "unanswered"]:
     return "error" if trace.is_failed else "unanswered"
 
 

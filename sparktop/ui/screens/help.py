@@ -101,7 +101,7 @@ _SWEEP_FIGURES = (
 
 Entry = tuple[str, str, Key | None]
 """A line of the help: what it explains, the explanation, and the key whose action it describes."""
-Section = tuple[str, Sequence[Entry]]
+HelpSection = tuple[str, Sequence[Entry]]
 """A heading and its entries."""
 
 
@@ -109,19 +109,19 @@ def _contains(text: str, words: Sequence[str]) -> bool:
     return all(word in text.casefold() for word in words)
 
 
-def key_section(title: str, keys: Sequence[Key]) -> Section:
+def key_section(title: str, keys: Sequence[Key]) -> HelpSection:
     """Return a section with an entry for each of `keys` that has a key at all."""
     return title, [(key.shown, key.help, key) for key in keys if key.keys]
 
 
-def word_section(title: str, pairs: Sequence[tuple[str, str]]) -> Section:
+def word_section(title: str, pairs: Sequence[tuple[str, str]]) -> HelpSection:
     """Return a section of explanations; `pairs` are (label or sign, meaning)."""
     return title, [(head, text, None) for head, text in pairs]
 
 
 def explained_section(
     title: str, words: Mapping[Any, Explained], notes: Sequence[tuple[str, str]] = ()
-) -> Section:
+) -> HelpSection:
     """Return a section of explained words, followed by `notes`."""
     return word_section(title, [*((str(word), explained.line) for word, explained in words.items()), *notes])
 
@@ -161,7 +161,7 @@ class HelpScreen(Dialog[None]):
         self._draw()
 
     @staticmethod
-    def sections(keys: Sequence[Key]) -> list[Section]:
+    def sections(keys: Sequence[Key]) -> list[HelpSection]:
         """Return the complete help of the overview."""
         by_name = {key.name: key for key in keys}
         groups = {
@@ -188,9 +188,9 @@ class HelpScreen(Dialog[None]):
             word_section("Graphs", _GRAPHS),
         ]
 
-    def _matching_sections(self) -> list[Section]:
+    def _matching_sections(self) -> list[HelpSection]:
         words = self._words.casefold().split()
-        sections: list[Section] = []
+        sections: list[HelpSection] = []
         for title, entries in self.sections(self._keys):
             is_title_hit = _contains(title, words)
             hits = [entry for entry in entries if is_title_hit or _contains(f"{entry[0]} {entry[1]}", words)]
@@ -263,7 +263,7 @@ class HelpScreen(Dialog[None]):
 
 
 def _sections_text(
-    sections: Sequence[Section], width: int, styles: RoleStyles | None, marked: Key | None
+    sections: Sequence[HelpSection], width: int, styles: RoleStyles | None, marked: Key | None
 ) -> Text:
     """Return the sections as text of `width` cells; further rows of an entry are indented like its first.
 
@@ -296,7 +296,7 @@ class SweepHelpScreen(HelpScreen):
     """Help on the keys and signs of the full screen of a sweep."""
 
     @staticmethod
-    def sections(keys: Sequence[Key]) -> list[Section]:
+    def sections(keys: Sequence[Key]) -> list[HelpSection]:
         """Return the complete help of the full screen of a sweep."""
         return [
             key_section("Keys", keys),
@@ -310,7 +310,7 @@ class KeysScreen(HelpScreen):
     """Help on the keys of one screen."""
 
     @staticmethod
-    def sections(keys: Sequence[Key]) -> list[Section]:
+    def sections(keys: Sequence[Key]) -> list[HelpSection]:
         """Return the help on the keys and the mouse."""
         mouse = ("mouse", "a word of the last line does what its key does; the wheel scrolls")
         return [key_section("Keys", keys), word_section("Mouse", [mouse])]

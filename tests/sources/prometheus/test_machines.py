@@ -14,7 +14,7 @@ from sparktop.model.failure import FailureKind
 from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
 from sparktop.net.failure import AnswerError
 from sparktop.sources.prometheus.client import PrometheusClient, QueryAnswer, TimeSeries
-from sparktop.sources.prometheus.found import FoundServer, Key
+from sparktop.sources.prometheus.found import FoundServer, ScrapeKey
 from sparktop.sources.prometheus.machines import (
     MARKS,
     ScrapedMachine,
@@ -275,7 +275,7 @@ def machines(*series: TimeSeries) -> tuple[ScrapedMachine, ...]:
 
 def server(instance: str, pod: tuple[str, str] | None = None, node: str = "") -> FoundServer:
     """Return a server at an address, in a pod or on a node of Kubernetes."""
-    return FoundServer(Key("vllm", instance), instance, "vllm", "http://x", "m", "g", pod, node)
+    return FoundServer(ScrapeKey("vllm", instance), instance, "vllm", "http://x", "m", "g", pod, node)
 
 
 @pytest.mark.parametrize(

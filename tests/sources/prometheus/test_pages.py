@@ -11,7 +11,7 @@ from sparktop.sources.prometheus.client import TimeSeries, any_of, quote_text, s
 from sparktop.sources.prometheus.figures import pages, times_by_target
 from sparktop.sources.prometheus.found import (
     ActiveTarget,
-    Key,
+    ScrapeKey,
     active_targets,
     found_routers,
     found_servers,
@@ -21,7 +21,7 @@ from sparktop.sources.prometheus.found import (
 
 PAGE = Path(__file__).resolve().parents[2] / "data" / "vllm-0.32" / "t010.prom"
 ADDED = {"job": "vllm", "instance": "10.0.0.1:8000", "namespace": "llm"}
-KEY = Key("vllm", "10.0.0.1:8000")
+KEY = ScrapeKey("vllm", "10.0.0.1:8000")
 RUNNING_NAME = next(iter(RUNNING))
 
 
@@ -81,7 +81,7 @@ def test_servers_have_names_addresses_and_groups() -> None:
             one("a", "h:2", model_name="o", pod="pod-\x1b2"),
             TimeSeries({"__name__": "up", "job": "a", "instance": "h:9"}, [(1.0, "1")]),
         ],
-        {Key("a", "h:1"): ActiveTarget("https://h:1/x", 15.0, "")},
+        {ScrapeKey("a", "h:1"): ActiveTarget("https://h:1/x", 15.0, "")},
         (),
     )
     assert [(one.name, one.url, one.group, one.model) for one in found] == [
@@ -99,9 +99,9 @@ def test_routers_federation_and_the_list_of_targets() -> None:
     routed = [
         TimeSeries({"job": "r", "instance": "r:1", "server": f"http://h:{n}"}, [(1.0, "1")]) for n in (1, 2)
     ]
-    assert found_routers(routed) == {Key("r", "r:1"): ("http://h:1", "http://h:2")}
-    assert is_federated([Key("f", "p:9090", "a", "h:1"), Key("f", "p:9090", "a", "h:2")])
-    assert not is_federated([KEY, Key("vllm", "10.0.0.2:8000")])
+    assert found_routers(routed) == {ScrapeKey("r", "r:1"): ("http://h:1", "http://h:2")}
+    assert is_federated([ScrapeKey("f", "p:9090", "a", "h:1"), ScrapeKey("f", "p:9090", "a", "h:2")])
+    assert not is_federated([KEY, ScrapeKey("vllm", "10.0.0.2:8000")])
     listed = {
         "activeTargets": [
             {
@@ -136,7 +136,7 @@ def test_queries_quote_what_came_from_outside() -> None:
 
 GAUGE = next(iter(RUNNING))
 HERE = {"job": "vllm", "instance": "h:8000"}
-APART_KEY = Key("vllm", "h:8000")
+APART_KEY = ScrapeKey("vllm", "h:8000")
 
 
 def gauge(model: str, *samples: tuple[float, str]) -> TimeSeries:

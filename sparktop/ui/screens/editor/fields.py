@@ -51,7 +51,7 @@ class Problem(Static):
         self.update(Text(f"{'…' if line == READING else '✗'} {line}" if line else ""))
 
 
-class Choice(Static, can_focus=True):
+class ChoiceField(Static, can_focus=True):
     """A field for one of a few words; arrow keys, space or a click change to another word."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -92,7 +92,7 @@ class Choice(Static, can_focus=True):
         self.action_turn(-1 if event.x == 0 else 1)
 
 
-class Pages(Choice):
+class Pages(ChoiceField):
     """A field for one of a few words that are all in sight, as the titles of pages."""
 
     def __init__(self, name: str, words: Mapping[str, str], value: str) -> None:
@@ -191,7 +191,7 @@ class Typed(Input):
 class Field(Vertical):
     """A label, the widget for the value, and a line for the error in the value."""
 
-    def __init__(self, label: str, inside: Choice | Typed) -> None:
+    def __init__(self, label: str, inside: ChoiceField | Typed) -> None:
         """Put `label` before the widget `inside`."""
         super().__init__(classes="field")
         self._label = label

@@ -36,7 +36,15 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.forecast import forecast, pieces
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.base import Dialog, read_in_thread
-from sparktop.ui.screens.editor.fields import Choice, Field, FieldChanged, Pages, Problem, TargetList, Typed
+from sparktop.ui.screens.editor.fields import (
+    ChoiceField,
+    Field,
+    FieldChanged,
+    Pages,
+    Problem,
+    TargetList,
+    Typed,
+)
 from sparktop.ui.screens.editor.layout import (
     ABOUT,
     CHOICES,
@@ -233,13 +241,13 @@ class SweepEditor(Dialog[Draft]):
                     yield Button(Text("[ start ]"), id="start", compact=True)
                     yield Button(Text("[ cancel ]"), id="cancel", compact=True)
 
-    def _value_widget(self, name: str) -> Choice | Typed:
+    def _value_widget(self, name: str) -> ChoiceField | Typed:
         if name == "preset":
-            return Choice(name, list(self._presets), self._draft.preset)
+            return ChoiceField(name, list(self._presets), self._draft.preset)
         if name == "kind":
             return Pages(name, KIND_TITLES, self._draft.kind)
         if name in CHOICES:
-            return Choice(name, CHOICES[name], self._kind_word(name))
+            return ChoiceField(name, CHOICES[name], self._kind_word(name))
         return Typed(name, self._kind_word(name), placeholder(name, self._draft.kind))
 
     def _kind_word(self, name: str) -> str:
@@ -309,7 +317,7 @@ class SweepEditor(Dialog[Draft]):
         for name, field in self._fields.items():
             inside = field.inside
             field.display = name == "preset" or name in fields
-            if isinstance(inside, Choice):
+            if isinstance(inside, ChoiceField):
                 inside.show(self._kind_word(name), ", changed" if name == "preset" and changed else "")
             elif fill:
                 inside.show(self._kind_word(name))
