@@ -31,9 +31,9 @@ from sparktop.moments.moment import (
     FactChange,
     Moment,
     QuantileBounds,
-    Stats,
     figure_texts,
 )
+from sparktop.recording.records import Range
 from sparktop.store.event_log import FOLDED_FROM
 
 PAGE_LINES = 30
@@ -190,41 +190,35 @@ def pivot(moment: Moment, at: datetime | None = None) -> Event | None:
     return min(candidates, key=lambda event: (-event.severity.rank, event.at), default=None)
 
 
-class Comparison(Struct, frozen=True):
-    """The figures of the minute before a moment beside those of the minute after it."""
+class Around(Struct, frozen=True):
+    """The figures of the minutes before and after a moment, and what happened then."""
 
+    at: datetime
+    """What divides the two minutes: the main event, else the moment itself."""
     changes: tuple[FigureChange, ...]
     """Figures that changed by more than their scatter, those that changed most first."""
     before_s: float
     """Seconds before the moment that are recorded."""
     after_s: float
     """The same after it."""
+    main_event: Event | None = None
+    lines: tuple[Line, ...] = ()
+    """Those of `main_lines`."""
 
     @property
-    def is_possible(self) -> bool:
+    def is_comparable(self) -> bool:
         """Whether enough is recorded on both sides."""
         return min(self.before_s, self.after_s) >= LEAST_SIDE_S
 
     @property
     def why_none(self) -> str:
         """Why no figure changed, as a sentence; "" if one did."""
-        if not self.is_possible:
+        if not self.is_comparable:
             return (
                 f"Too short to compare before and after: {self.before_s:.0f} s are known before this moment "
                 f"and {self.after_s:.0f} s after it, and {LEAST_SIDE_S:.0f} s each are needed."
             )
         return "" if self.changes else "No figure moved by more than its scatter."
-
-
-class Around(Struct, frozen=True):
-    """What happened around a moment, in short."""
-
-    at: datetime
-    """What divides the minute before from the minute after: the main event, else the moment itself."""
-    main_event: Event | None
-    lines: tuple[Line, ...]
-    """Those of `main_lines`."""
-    comparison: Comparison
 
     def headline(self, name: Callable[[str], str], text: Callable[[str], str]) -> str:
         """Return the lines and the figure that changed most, in a row.
@@ -232,8 +226,8 @@ class Around(Struct, frozen=True):
         `name` writes the name of a server or machine, `text` what happened to it.
         """
         parts = [f"{name(line.subject)}: {text(line.words_at(self.at))}" for line in self.lines]
-        parts += [change.words(name(change.subject)) for change in self.comparison.changes[:1]]
-        if not parts and not self.comparison.is_possible:
+        parts += [change.words(name(change.subject)) for change in self.changes[:1]]
+        if not parts and not self.is_comparable:
             return "too short to compare before and after"
         return "; ".join(parts) or "nothing changed by more than its scatter"
 
@@ -246,10 +240,10 @@ def around(moment: Moment, lines: Sequence[Line], at: datetime, minute: datetime
     main_event = pivot(moment, minute)
     dividing_at = at if main_event is None else main_event.at
     shown = main_lines(lines, dividing_at, within_s)
-    return Around(dividing_at, main_event, shown, compare_minutes(moment, dividing_at))
+    return replace(compare_minutes(moment, dividing_at), main_event=main_event, lines=shown)
 
 
-def compare_minutes(moment: Moment, at: datetime) -> Comparison:
+def compare_minutes(moment: Moment, at: datetime) -> Around:
     """Return how figures differ in the minute before and after `at`."""
     window = timedelta(seconds=AROUND_S)
     sides = (
@@ -276,8 +270,8 @@ def compare_minutes(moment: Moment, at: datetime) -> Comparison:
             share = inf if has_values[1] else -inf
             changes.append(FigureChange("All figures", name, before, after, share))
     changes.sort(key=lambda change: (-change.factor, -abs(change.share)))
-    comparison = Comparison(tuple(changes[:_MOST_MOVED]), *recorded_s)
-    return comparison if comparison.is_possible else replace(comparison, changes=())
+    compared = Around(at, tuple(changes[:_MOST_MOVED]), recorded_s[0], recorded_s[1])
+    return compared if compared.is_comparable else replace(compared, changes=())
 
 
 def _figure_change(
@@ -300,7 +294,7 @@ def _figure_change(
         max(abs(mean), _NOTABLE.get(figure.unit, 0.0)) for mean in (mean_before, mean_after)
     )
     text_before, text_after = (
-        figure_texts(figure, Stats(min(values), mean, max(values)), bounds)[1]
+        figure_texts(figure, Range(min(values), mean, max(values)), bounds)[1]
         for values, mean in ((before, mean_before), (after, mean_after))
     )
     if text_before == text_after:

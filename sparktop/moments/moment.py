@@ -45,7 +45,7 @@ from sparktop.recording.player import (
     records_in,
     snapshots_in,
 )
-from sparktop.recording.records import Announced, sweep_of
+from sparktop.recording.records import Announced, Range, sweep_of
 from sparktop.recording.when import time_words
 from sparktop.report import cell
 from sparktop.report.tables import is_large, keep_worst, omission
@@ -180,7 +180,7 @@ class Moment(Struct, frozen=True):
         """Whether the range was replayed only in part: its last minutes, and around one event before them."""
         return self.detail > self.start
 
-    def figures(self, kind: str, *, names: Iterable[str]) -> list[tuple[Figure, str, Stats]]:
+    def figures(self, kind: str, *, names: Iterable[str]) -> list[tuple[Figure, str, Range]]:
         """Return (metric, source name, statistics since `detail`) for each known metric of a source.
 
         The metrics are in the order of `FIGURES`, and the sources of each metric in that of `names`.
@@ -189,12 +189,10 @@ class Moment(Struct, frozen=True):
         for figure in FIGURES:
             names_of_kind = names if figure.of == kind else ()
             for name in names_of_kind:
-                figure_stats = stats(self.values_between(figure, name, self.detail, self.end))
-                if figure_stats.mean is not None:
-                    is_current = self._is_current(kind, name)
-                    rows.append(
-                        (figure, name, figure_stats if is_current else replace(figure_stats, last=None))
-                    )
+                found = stats(self.values_between(figure, name, self.detail, self.end))
+                if found is not None:
+                    found = found if self._is_current(kind, name) else replace(found, last=None)
+                    rows.append((figure, name, found))
         return rows
 
     def values_between(self, figure: Figure, name: str, start: datetime, end: datetime) -> TimedValues:
@@ -758,7 +756,7 @@ def _bounds_of(quantile: Quantile) -> QuantileBounds | None:
 
 
 def figure_texts(
-    figure: Figure, found: Stats, bounds: Iterable[QuantileBounds] = ()
+    figure: Figure, found: Range, bounds: Iterable[QuantileBounds] = ()
 ) -> tuple[str, str, str, str]:
     """Format statistics of a metric: its least, mean, most and last value, as `figure_text` does.
 
@@ -774,7 +772,7 @@ def figure_texts(
         for pair, value in zip(within, (found.least, found.most, found.last), strict=True)
     )
     mean = figure_text(figure, found.mean)
-    if found.least is not None and found.most is not None and (within[0] or within[1]):
+    if within[0] or within[1]:
         mean = _bounds_text(((within[0] or (found.least,))[0], (within[1] or (found.most,))[-1]))
     return least, mean, highest, newest
 
@@ -828,18 +826,7 @@ MINUTE_PLOTS = (
 """Plots of a long range, from the one-minute summaries of a recording."""
 
 
-class Stats(Struct, frozen=True):
-    """Smallest, mean and largest value of a metric in a range, and its last value there."""
-
-    least: float | None = None
-    mean: float | None = None
-    most: float | None = None
-    last: float | None = None
-
-
-def stats(values: TimedValues) -> Stats:
-    """Return the statistics of the known values; their `last` is None if the last of `values` is unknown."""
-    numbers = [value for _, value in values if value is not None]
-    if not numbers:
-        return Stats()
-    return Stats(min(numbers), fmean(numbers), max(numbers), values[-1][1])
+def stats(values: TimedValues) -> Range | None:
+    """Return the range of the known values, None without any; `last` is None if the last is unknown."""
+    known = [value for _, value in values if value is not None]
+    return Range(min(known), fmean(known), max(known), values[-1][1]) if known else None

@@ -42,11 +42,10 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
     inner = width - 4
     lines, remark = what_happened(moment)
     seen = around(moment, lines, at, at - _NEAR, AROUND_S / 2)
-    comparison = seen.comparison
     near = "" if _clock(seen.at) == _clock(at) else f", the main event near {_clock(at)}"
     title = f"the minute before and after {_clock(seen.at)}{near}"
-    figures = [fit_row([(change.words(change.subject), "text")], inner) for change in comparison.changes]
-    figures += [[label(line)] for line in wrap_sentence(comparison.why_none, inner)]
+    figures = [fit_row([(change.words(change.subject), "text")], inner) for change in seen.changes]
+    figures += [[label(line)] for line in wrap_sentence(seen.why_none, inner)]
     listed = [row for line in lines for row in _line_rows(line, inner)]
     listed += [[label(line)] for line in wrap_sentence(remark, inner)]
     span = f"{_clock(moment.start)} to {_clock(moment.end)}"

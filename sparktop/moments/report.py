@@ -32,7 +32,7 @@ from sparktop.model.targets import NodeTarget, Target
 from sparktop.model.text import clean, spreadsheet_text
 from sparktop.moments.happened import (
     PAGE_LINES,
-    Comparison,
+    Around,
     around,
     compare_minutes,
     pivot,
@@ -270,7 +270,7 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
     met = {state for shares in moment.states.values() for state in shares}
     states = (f"{state}: {STATES[state].meaning}" for state in STATES if state in met)
     words = (*_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()), *states)
-    weightiest_event = pivot(moment)
+    main_event = pivot(moment)
     parts = [
         Section(paragraphs=(f"**{_summary_line(moment)}**",)),
         Section(paragraphs=(_about_line(moment), *_missing_sentences(moment))),
@@ -282,18 +282,7 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
             *(table for kind in (BACKEND, NODE) for table in _figures_table(moment, kind, on_page=on_page)),
         ),
         *_table_sections(width, _states_table(moment)),
-        *(
-            []
-            if weightiest_event is None
-            else [
-                _around_section(
-                    moment,
-                    weightiest_event.at,
-                    compare_minutes(moment, weightiest_event.at),
-                    weightiest_event,
-                )
-            ]
-        ),
+        *(() if main_event is None else (_main_event_section(moment, main_event),)),
         _events_section(moment, _MOST_ON_PAGE if on_page else PAGE_LINES),
         Section(
             "Marks", items=tuple(f"{_time_words(moment, at)} {escaped(word)}" for at, word in moment.marks)
@@ -491,28 +480,26 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
             f"divides the figures at {_time_words(moment, when)}."
         )
     yield Section(paragraphs=tuple(head))
-    yield _around_section(moment, when, seen.comparison)
+    yield _around_section(moment, seen)
     yield _events_section(moment, PAGE_LINES)
 
 
-def _around_section(
-    moment: Moment, when: datetime, comparison: Comparison, event: Event | None = None
-) -> Section:
-    """Return a table of the figures that moved from the minute before `when` to the minute after it.
-
-    Below it stands the `event` of that time.
-    """
-    title = f"The minute before and after {_time_words(moment, when)}"
+def _main_event_section(moment: Moment, event: Event) -> Section:
+    """Return a table of the figures that moved from the minute before an event to the minute after it."""
     words = (
-        (f"At {_time_words(moment, when)} {code(event.subject)}: {escaped(clean(event.message, _LONG))}",)
-        if event is not None
-        else ()
+        f"At {_time_words(moment, event.at)} {code(event.subject)}: {escaped(clean(event.message, _LONG))}"
     )
-    if not comparison.changes:
-        return Section(title, (*words, comparison.why_none))
+    return _around_section(moment, compare_minutes(moment, event.at), (words,))
+
+
+def _around_section(moment: Moment, seen: Around, words: tuple[str, ...] = ()) -> Section:
+    """Return a table of the figures that moved between two minutes, with `words` below it."""
+    title = f"The minute before and after {_time_words(moment, seen.at)}"
+    if not seen.changes:
+        return Section(title, (*words, seen.why_none))
     rows = tuple(
         (change.title, Untrusted(change.subject), change.before, change.after, change.change)
-        for change in comparison.changes
+        for change in seen.changes
     )
     columns = ("Figure", "Of", "Before", "After", "Change")
     return Section(table=Grid(title, columns, rows, frozenset({0, 1}), width=WIDTH), items=words)

@@ -369,12 +369,14 @@ Identity = EngineIdentity | NodeIdentity
 TargetOfKind = TypeVar("TargetOfKind", bound=Target)
 
 
-class Range(Struct, frozen=True):
-    """Smallest, mean and largest value of a metric over the minute before a head."""
+class Range(Struct, frozen=True, omit_defaults=True):
+    """Smallest, mean and largest value of a metric over a time: in a head, over the minute before it."""
 
     least: float
     mean: float
     most: float
+    last: float | None = None
+    """At the end of the time; heads have none."""
 
 
 class Announced(Struct, frozen=True):

@@ -22,7 +22,6 @@ from sparktop.moments.moment import (
     FIGURES,
     NODE,
     Moment,
-    Stats,
     figure_texts,
     moment_of,
     read_moment,
@@ -31,6 +30,7 @@ from sparktop.moments.report import moment_report
 from sparktop.recording.past import Past
 from sparktop.recording.player import Player, Recording, Span
 from sparktop.recording.recorder import Recorder
+from sparktop.recording.records import Range
 from sparktop.store.store import Journals
 from stage.rehearsal import Rehearsal
 from tests.known import known
@@ -199,11 +199,11 @@ def test_a_recording_that_begins_in_a_swing_says_since_when_it_swings(tmp_path: 
 def test_quantiles_of_wide_buckets_have_their_bounds(recorded: Recorded) -> None:
     """No digit of them is sure; a mean of several lies between the outermost."""
     figure = next(figure for figure in FIGURES if figure.name == "ttft_p50_s")
-    found = Stats(0.3, 0.4, 0.6, 0.3)
+    found = Range(0.3, 0.4, 0.6, 0.3)
     bounds = {(0.25, 0.5), (0.5, 1.0)}
     texts = ("250 to 500 ms", "0.25 to 1 s", "0.5 to 1 s", "250 to 500 ms")
     assert figure_texts(figure, found, bounds) == texts
-    assert figure_texts(figure, Stats(0.1, 0.1, 0.1, 20.0), {(0.0, 0.1), (20.0, inf)})[1:] == (
+    assert figure_texts(figure, Range(0.1, 0.1, 0.1, 20.0), {(0.0, 0.1), (20.0, inf)})[1:] == (
         "< 100 ms",
         "< 100 ms",
         "> 20 s",
