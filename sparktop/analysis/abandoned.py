@@ -20,11 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sparktop.analysis.placement import normal_host, port_of, server_process
+from sparktop.analysis.placement import normal_host, port_of, server_process, url_host
 from sparktop.graphics import numbers
 from sparktop.model.event import Finding, FindingKind, Severity, Sure, Values
 from sparktop.model.explained import FINDINGS
@@ -290,10 +289,7 @@ def _router_of(view: BackendView, now: Situation, routed: Mapping[str, _Routed])
 
 def _hosts(router: RouterView, view: BackendView, now: Situation) -> frozenset[int]:
     """Return marks of the addresses from which a router connects to a server, as far as they are known."""
-    try:
-        host = normal_host(urlsplit(router.url).hostname or "")
-    except ValueError:
-        return frozenset()
+    host = normal_host(url_host(router.url))
     addresses = {host} - {"localhost"}
     for node in now.nodes.values():
         names = set(map(normal_host, (node.name, node.identity.hostname, *node.identity.addresses)))

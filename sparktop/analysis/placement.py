@@ -89,10 +89,10 @@ def is_same_machine(watched: NodeTarget, target: NodeTarget) -> bool:
     this machine; else if both have the same URL.
     """
     if target.ssh is not None:
-        hosts = (watched.name, _ssh_host(watched.ssh), _url_host(watched.url))
+        hosts = (watched.name, _ssh_host(watched.ssh), url_host(watched.url))
         return normal_host(_ssh_host(target.ssh)) in {normal_host(host) for host in hosts if host}
     if watched.via == "local":
-        return normal_host(_url_host(target.url)) in {_HERE, normal_host(watched.name)}
+        return normal_host(url_host(target.url)) in {_HERE, normal_host(watched.name)}
     return watched.url == target.url
 
 
@@ -256,7 +256,7 @@ def port_of(url: str) -> int | None:
 def _nodes_by_host(nodes: Iterable[PlacedMachine]) -> dict[str, set[str]]:
     hosts: dict[str, set[str]] = {}
     for node, identity, _ in nodes:
-        names = [_url_host(node.url), _ssh_host(node.ssh), identity.hostname, *identity.addresses]
+        names = [url_host(node.url), _ssh_host(node.ssh), identity.hostname, *identity.addresses]
         own_hosts = {normal_host(name) for name in names}
         # Loopback counts only for the node read on this machine.
         if node.via == "local":
@@ -267,7 +267,7 @@ def _nodes_by_host(nodes: Iterable[PlacedMachine]) -> dict[str, set[str]]:
 
 
 def _nodes_by_address(backend: BackendTarget, by_host: Mapping[str, set[str]]) -> tuple[str, ...]:
-    fitting = by_host.get(normal_host(_url_host(backend.url)), set())
+    fitting = by_host.get(normal_host(url_host(backend.url)), set())
     return tuple(fitting) if len(fitting) == 1 else ()
 
 
@@ -303,7 +303,8 @@ def _ranks(processes: Iterable[EngineProcess], engine: str) -> frozenset[WorkerR
     return frozenset(rank for rank in ranks if rank is not None)
 
 
-def _url_host(url: str | None) -> str | None:
+def url_host(url: str | None) -> str | None:
+    """Return the host that a URL names; None without one."""
     try:
         return urlsplit(url).hostname if url else None
     except ValueError:
@@ -315,7 +316,7 @@ def _ssh_host(target: str | None) -> str | None:
     if not target:
         return None
     if target.startswith("ssh://"):
-        return _url_host(target)
+        return url_host(target)
     return target.rsplit("@", 1)[-1]
 
 

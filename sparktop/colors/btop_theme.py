@@ -42,8 +42,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from msgspec import Struct
-
 from sparktop.colors.mixing import (
     DEFAULT,
     SHAPES,
@@ -106,19 +104,10 @@ _ROLES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class BtopTheme(Struct, frozen=True):
-    """The content of a btop theme file, by btop's names of colours and gradients."""
+def parse_btop(text: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return ("#rrggbb" by key, keys whose value is not a colour) of a btop theme file.
 
-    colors: Mapping[str, str]
-    """"#rrggbb" by key; `main_bg` may be "default". Missing and empty values are left out."""
-    gradients: Mapping[str, tuple[str, ...]]
-    """One to three stops by name."""
-    unusable: tuple[str, ...]
-    """Keys whose value is not a colour; they count as missing."""
-
-
-def parse_btop(text: str) -> BtopTheme:
-    """Parse the text of a btop theme file; of a repeated key, the last value counts.
+    `main_bg` may be "default". Missing and empty values are left out; of a repeated key, the last one counts.
 
     Raises:
         ConfigError: the text has none of btop's keys, or no valid colour.
@@ -138,13 +127,7 @@ def parse_btop(text: str) -> BtopTheme:
         colors["main_bg"] = DEFAULT
     if not colors:
         raise ConfigError("holds no colour that can be read, like #rrggbb")
-    gradients: dict[str, tuple[str, ...]] = {}
-    for name in _GRADIENTS:
-        start, mid, end = (colors.get(f"{name}_{stage}") for stage in _STAGES)
-        if start is not None:
-            later_stages = (mid, end) if end is not None else ()
-            gradients[name] = (start, *(color for color in later_stages if color is not None))
-    return BtopTheme({key: colors[key] for key in _COLORS if key in colors}, gradients, unusable)
+    return colors, unusable
 
 
 def _color(value: str) -> str | None:
@@ -163,13 +146,14 @@ Gradients = dict[str, tuple[str, ...]]
 """One to three colours by role, low to high."""
 
 
-def role_colors(theme: BtopTheme) -> tuple[bool, dict[str, str], Gradients]:
+def role_colors(given: Mapping[str, str]) -> tuple[bool, dict[str, str], Gradients]:
     """Return (whether a btop theme is dark, its colours, its gradients) by sparktop's roles.
+
+    `given` has its colours by btop's keys.
 
     The table in the docstring of `sparktop.colors.btop_theme` lists btop's keys for each role; "good", "warn"
     and "bad" are missing. Colours with too little contrast are changed until they are readable.
     """
-    given = theme.colors
     background = given.get("main_bg", "#000000")
     seen = seen_background(background, given.get("main_fg", "#cccccc"))
     dark = is_dark(seen)
@@ -203,8 +187,13 @@ def role_colors(theme: BtopTheme) -> tuple[bool, dict[str, str], Gradients]:
         # The reverse of all others: checked against the text and mixed with the background.
         "cursor_background": with_contrast(cursor, text, seen, WORDS),
     }
+
+    def stops(name: str) -> tuple[str, ...]:
+        start, mid, end = (given.get(f"{name}_{stage}") for stage in _STAGES)
+        given_stops = (start, mid, end) if end is not None else (start,)
+        return tuple(color for color in given_stops if color is not None) if start is not None else ()
+
     gradients = {
-        role: next((theme.gradients[name] for name in names if name in theme.gradients), (colors["accent"],))
-        for role, names in _ROLES.items()
+        role: next(filter(None, map(stops, names)), (colors["accent"],)) for role, names in _ROLES.items()
     }
     return dark, colors, gradients

@@ -210,17 +210,17 @@ def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
     from sparktop.colors.btop_theme import parse_btop, role_colors  # late: few themes are btop's
 
     try:
-        theme = parse_btop(text)
+        given, unusable = parse_btop(text)
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
-    dark, colors, stops = role_colors(theme)
+    dark, colors, stops = role_colors(given)
     colors |= _readable_own(("good", "warn", "bad"), colors, dark=dark)
     gradients = {role: _gradient_steps(of_role, ansi=False) for role, of_role in stops.items()}
     palette = Palette(name, name, dark, ansi=False, colors=colors, gradients=gradients)
-    if not theme.unusable:
+    if not unusable:
         return palette, ""
-    more_words = f" and {len(theme.unusable) - 1} more" if len(theme.unusable) > 1 else ""
-    return palette, f"{where}: {theme.unusable[0]}{more_words} is not a colour like #rrggbb, and is left out"
+    more_words = f" and {len(unusable) - 1} more" if len(unusable) > 1 else ""
+    return palette, f"{where}: {unusable[0]}{more_words} is not a colour like #rrggbb, and is left out"
 
 
 def _with_visible_graphs(palette: Palette) -> Palette:

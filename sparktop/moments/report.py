@@ -5,18 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop import __version__
 from sparktop.analysis.balance.rules import RULES
+from sparktop.analysis.placement import url_host
 from sparktop.errors import UsageError
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
@@ -519,33 +520,33 @@ def _sweep_lines(moment: Moment) -> Iterator[str]:
 
 def _watched_tables(moment: Moment) -> Sequence[Table]:
     """Return the tables of what was watched: engines and models, machines, routers."""
-    columns = [TableColumn(title, CellKind.NAME) for title in ("Machine", "Product", "GPU", "Driver")]
-    rows = tuple(_machine_row(node) for node in moment.shown.nodes)
-    urls = tuple(
-        (cell.name(backend.name), cell.name(backend.url)) for backend in moment.shown.backends if backend.url
-    )
+    shown = moment.shown
     return (
-        tables.backend_servers(moment.shown.backends, detailed=False),
-        Table("Machines", (*columns, TableColumn("Memory")), rows),
-        tables.routers(without_stale(moment.shown)),
-        Table("Addresses", (_SERVER, TableColumn("URL", CellKind.NAME)), urls),
+        tables.backend_servers(shown.backends, detailed=False),
+        tables.table(
+            "Machines",
+            shown.nodes,
+            tables.name("Machine", lambda node: node.name),
+            tables.name("Product", lambda node: node.identity.product),
+            tables.name("GPU", _gpu_names),
+            tables.name("Driver", lambda node: node.identity.driver),
+            tables.figure(
+                "Memory", lambda node: cell.data(node.sample.memory.total_bytes if node.sample else None)
+            ),
+        ),
+        tables.routers(without_stale(shown)),
+        tables.table(
+            "Addresses",
+            [backend for backend in shown.backends if backend.url],
+            tables.name("Server", lambda backend: backend.name),
+            tables.name("URL", lambda backend: backend.url),
+        ),
     )
 
 
-def _machine_row(node: NodeView) -> tuple[str, ...]:
-    gpus = [gpu.name or f"GPU {gpu.index}" for gpu in node.sample.gpus] if node.sample else []
-    names = [
-        name if gpus.count(name) == 1 else f"{gpus.count(name)} × {name}" for name in dict.fromkeys(gpus)
-    ]
-    memory = node.sample.memory.total_bytes if node.sample else None
-    identity = node.identity
-    return (
-        cell.name(node.name),
-        cell.name(identity.product),
-        cell.name(", ".join(names)),
-        cell.name(identity.driver),
-        cell.data(memory),
-    )
+def _gpu_names(node: NodeView) -> str:
+    names = Counter(gpu.name or f"GPU {gpu.index}" for gpu in node.gpus)
+    return ", ".join(name if count == 1 else f"{count} × {name}" for name, count in names.items())
 
 
 # The verdicts in a report on a time span: when each held, and its evidence.
@@ -790,7 +791,7 @@ def _known_hosts(moment: Moment) -> Iterator[str]:
     ]
     urls += [fleet.url for fleet in snapshot.fleets]
     urls += [server.url for view in snapshot.fleets if view.fleet for server in view.fleet.servers]
-    yield from filter(None, map(_host_of, urls))
+    yield from filter(None, map(url_host, urls))
     for node in snapshot.nodes:
         yield from node.identity.addresses
         if node.identity.hostname:
@@ -799,17 +800,10 @@ def _known_hosts(moment: Moment) -> Iterator[str]:
 
 def _target_hosts(targets: Iterable[Target]) -> Iterator[str]:
     for target in targets:
-        if host := _host_of(target.url or ""):
+        if host := url_host(target.url):
             yield host
         if isinstance(target, NodeTarget) and target.ssh:
             yield from (target.ssh, target.ssh.rpartition("@")[2])
-
-
-def _host_of(url: str) -> str | None:
-    try:
-        return urlsplit(url).hostname
-    except ValueError:
-        return None
 
 
 def _private_copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN401 - any part of a moment

@@ -31,8 +31,6 @@ PART_S = 600.0
 LEAST_KEPT_S = 1800.0
 """Seconds that are kept even beyond the bytes asked for, but within `MOST_TIMES` times as many bytes."""
 MOST_TIMES = 4
-_ESCAPED = re.compile(r"\\([0-7]{3})")
-"""How mountinfo writes white space and backslashes: with their octal code."""
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "9p", "ceph", "fuse.glusterfs"})
 
 
@@ -46,22 +44,18 @@ def flight_folder(env: Mapping[str, str]) -> Path:
     return Path(f"/var/tmp/sparktop-{os.getuid()}/flight") if is_network(folder) else folder  # noqa: S108 - mode 0700
 
 
-def is_network(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> bool:
+def is_network(path: Path) -> bool:
     """Return whether a path lies on a network file system; False where that cannot be found out."""
+    import psutil  # late: the first picture needs none of it
+
+    real_path = f"{os.path.realpath(path)}/"
     try:
-        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+        mounts = psutil.disk_partitions(all=True)
     except OSError:
         return False
-    path_of_mount, best, kind = os.path.realpath(path), "", ""
-    for line in lines:
-        mount_text, _, type_text = line.partition(" - ")
-        words_before, words_after = mount_text.split(), type_text.split()
-        if len(words_before) <= 4 or not words_after:  # noqa: PLR2004 - the mount point
-            continue
-        mount = _ESCAPED.sub(lambda match: chr(int(match[1], 8)), words_before[4])
-        if f"{path_of_mount}/".startswith(mount.rstrip("/") + "/") and len(mount) >= len(best):
-            best, kind = mount, words_after[0]
-    return kind in _NETWORK
+    above = [mount for mount in mounts if real_path.startswith(f"{mount.mountpoint.rstrip('/')}/")]
+    nearest = max(reversed(above), key=lambda mount: len(mount.mountpoint), default=None)
+    return nearest is not None and nearest.fstype in _NETWORK
 
 
 def make_folder(folder: Path) -> None:

@@ -63,7 +63,7 @@ class Recordings:
         self._sweep: SweepView | None = None
         self._sweep_at = 0.0
         self._watch = watch
-        self._folder = flight_folder(env) if flight else None
+        self._env = env if flight else None
         self._flight: Recorder | None = None
         self._own: Recorder | None = None
         self.own_path: Path | None = None
@@ -85,9 +85,9 @@ class Recordings:
     async def start(self, store: Store) -> None:
         """Start the flight recorder if it is enabled; add an event if an earlier run ended unexpectedly."""
         self._store, self._loop = store, asyncio.get_running_loop()
-        folder = self._folder
-        if folder is None:
+        if self._env is None:
             return
+        folder = flight_folder(self._env)
         try:
             load_zstd()
             await asyncio.to_thread(make_folder, folder)

@@ -24,7 +24,7 @@ def text_of(name: str) -> str:
 
 
 def harbour(role: str) -> str:
-    return role_colors(parse_btop(text_of("harbour.theme")))[1][role]
+    return role_colors(parse_btop(text_of("harbour.theme"))[0])[1][role]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def harbour(role: str) -> str:
 )
 def test_each_way_to_write_a_colour_is_read(written: str, colour: str) -> None:
     """A colour may have six digits, two, or decimal parts, any kind of quotes, and a comment behind it."""
-    assert parse_btop(f"theme[title]={written}\n").colors == {"title": colour}
+    assert parse_btop(f"theme[title]={written}\n")[0] == {"title": colour}
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_themes_colours_are_in_our_roles() -> None:
         "cursor_background": "#1f3b4d",
     }
     assert {role: harbour(role) for role in expected} == expected
-    gradients = role_colors(parse_btop(text_of("harbour.theme")))[2]
+    gradients = role_colors(parse_btop(text_of("harbour.theme"))[0])[2]
     assert gradients["load"] == ("#39bae6", "#ffb454", "#f07178")
     assert gradients["cpu"] == gradients["gpu"] == ("#0c1f2d", "#7fd962")
     assert gradients["memory"] == ("#d2a6ff",)
@@ -80,7 +80,7 @@ def test_a_themes_colours_are_in_our_roles() -> None:
 def test_any_theme_gives_every_role(colors: dict[str, str]) -> None:
     """Any theme gives a colour for each role, and its text is readable on the background."""
     lines = [f'theme[{key}]="{value}"' for key, value in colors.items()]
-    _, colors, gradients = role_colors(parse_btop("\n".join([*lines, 'theme[temp_start]="#808080"'])))
+    _, colors, gradients = role_colors(parse_btop("\n".join([*lines, 'theme[temp_start]="#808080"']))[0])
     assert set(colors) == set(COLOR_ROLES) - {"good", "warn", "bad"}
     assert set(gradients) == set(GRADIENT_ROLES)
     for role in ("text", "muted", "stale", "title", "key", "selected", "accent"):

@@ -6,30 +6,27 @@ import fcntl
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from sparktop.recording.flight import is_network, make_folder, parts, retain
 
-MOUNTS = """\
-22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
-41 22 0:36 / {mount} rw,relatime shared:2 - {kind} host:/x rw
-42 22 0:37 / /else rw - nfs host:/y rw
-garbage
-"""
-
 
 @pytest.mark.parametrize("kind", ["nfs4", "fuse.sshfs", "ext4", "tmpfs"])
-def test_a_network_file_system_is_known_by_its_mount(tmp_path: Path, kind: str) -> None:
-    """Also where the mount point has a space, and where a link leads there."""
+def test_a_network_file_system_is_known_by_its_mount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """The nearest mount above counts, of two the later one; also where a link leads there."""
     home = tmp_path / "a home"
     home.mkdir()
     (tmp_path / "link").symlink_to(home)
-    table = tmp_path / "mountinfo"
-    table.write_text(MOUNTS.format(mount=str(home).replace(" ", "\\040"), kind=kind))
-    assert is_network(home / "state", table) == (kind in {"nfs4", "fuse.sshfs"})
-    assert is_network(tmp_path / "link" / "state", table) == (kind in {"nfs4", "fuse.sshfs"})
-    assert not is_network(tmp_path / "a home of others", table)
+    places = (("/", "ext4"), (str(home), "autofs"), (str(home), kind), ("/else", "nfs"))
+    mounts = [SimpleNamespace(mountpoint=place, fstype=fstype) for place, fstype in places]
+    monkeypatch.setattr("psutil.disk_partitions", lambda **_: mounts)
+    assert is_network(home / "state") == (kind in {"nfs4", "fuse.sshfs"})
+    assert is_network(tmp_path / "link" / "state") == (kind in {"nfs4", "fuse.sshfs"})
+    assert not is_network(tmp_path / "a home of others")
 
 
 def test_a_folder_within_that_of_another_user_is_refused(
