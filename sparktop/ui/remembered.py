@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Literal
 
+import msgspec
 from msgspec.structs import asdict, replace
 
 from sparktop.files import BaseFolder, folder_of, write_whole
@@ -15,8 +16,6 @@ from sparktop.model.text import reason_of
 from sparktop.panels.board.layout import Boxes
 from sparktop.panels.board.view import WINDOWS_S, GraphStyle, Preset, Sort, View
 from sparktop.panels.server.table import ColumnOrder
-
-Remembered = TypeVar("Remembered", Preset, Sort, GraphStyle, ColumnOrder)
 
 
 def state_file(env: Mapping[str, str]) -> Path:
@@ -27,35 +26,39 @@ def state_file(env: Mapping[str, str]) -> Path:
     return folder_of(env, BaseFolder.STATE) / "view.json"
 
 
+_REMEMBERED: Mapping[str, Any] = {
+    "boxes": Boxes,
+    "preset": Preset,
+    "sort": Sort,
+    "graphs": GraphStyle,
+    "window_s": Literal[WINDOWS_S],
+    "columns": ColumnOrder,
+}
+"""The fields of a view that are kept, and their types."""
+
+
 def recall(path: Path) -> View:
     """Read the stored view from `path`; anything missing, unreadable or unknown has its default value."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = msgspec.json.decode(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return View()
-    if not isinstance(data, dict):
-        return View()
-    stored = data.get("boxes")
-    stored = stored if isinstance(stored, dict) else {}
-    boxes = Boxes(**{name: stored[name] for name in asdict(Boxes()) if isinstance(stored.get(name), bool)})
-    all_hidden = not any(asdict(boxes).values())
-    return View(
-        preset=_enum_member(Preset, data.get("preset"), Preset.WATCH),
-        boxes=Boxes() if all_hidden else boxes,
-        sort=_enum_member(Sort, data.get("sort"), Sort.CONFIG),
-        graphs=_enum_member(GraphStyle, data.get("graphs"), GraphStyle.BRAILLE),
-        window_s=next((window_s for window_s in WINDOWS_S if window_s == data.get("window_s")), WINDOWS_S[0]),
-        columns=_enum_member(ColumnOrder, data.get("columns"), ColumnOrder.LOAD),
-    )
+    stored = data if isinstance(data, dict) else {}
+    fields: dict[str, Any] = {}
+    for name, kind in _REMEMBERED.items():
+        with suppress(KeyError, msgspec.ValidationError):
+            fields[name] = msgspec.convert(stored[name], kind)
+    view = View(**fields)
+    return view if any(asdict(view.boxes).values()) else replace(view, boxes=Boxes())
 
 
 def with_configured(view: View, settings: ViewSettings) -> View:
     """Return `view` with what the configuration file sets, which holds at each start."""
     return replace(
         view,
-        graphs=_enum_member(GraphStyle, settings.graphs, view.graphs),
+        graphs=view.graphs if settings.graphs is None else GraphStyle(settings.graphs),
         window_s=view.window_s if settings.window_s is None else settings.window_s,
-        columns=_enum_member(ColumnOrder, settings.columns, view.columns),
+        columns=view.columns if settings.columns is None else ColumnOrder(settings.columns),
         wall_from=settings.wall_from,
     )
 
@@ -74,23 +77,12 @@ def settings_of(view: View, saved: ViewSettings) -> ViewSettings:
     return ViewSettings(graphs=graphs, window_s=window_s, columns=columns, wall_from=saved.wall_from)
 
 
-def _enum_member(kind: type[Remembered], value: object, default: Remembered) -> Remembered:
-    return next((member for member in kind if member.value == value), default)
-
-
 def remember(path: Path, view: View) -> str | None:
     """Write `view` without its filter to `path`, atomically; return None, or an error message."""
-    values = {
-        "boxes": asdict(view.boxes),
-        "preset": view.preset.value,
-        "sort": view.sort.value,
-        "graphs": view.graphs.value,
-        "window_s": view.window_s,
-        "columns": view.columns.value,
-    }
+    values = {name: getattr(view, name) for name in _REMEMBERED}
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, json.dumps(values))
+        write_whole(path, msgspec.json.encode(values).decode())
     except OSError as error:
         return reason_of(error)
     return None
