@@ -139,6 +139,9 @@ class Readings(Struct, frozen=True):
     """Version of sparktop that recorded it."""
     gaps: tuple[tuple[datetime, datetime], ...] = ()
     """Times without any reading."""
+    no_end: str = ""
+    """Why the recording has no end, in words, where the range reaches its last record; "" for one that was
+    ended."""
     damage: tuple[str, ...] = ()
     """Damaged parts of the files, each as a sentence."""
     dropped: int = 0
@@ -554,12 +557,22 @@ def read_moment(
     readings = Readings(
         source,
         recording.frame_before(end).head.version or None,
+        no_end=_words_of_no_end(recording) if end >= last else "",
         damage=tuple(dict.fromkeys(f"byte {part.offset:,}: {part.reason}" for _, part in recording.damage)),
         dropped=dropped,
         unreadable=player.unreadable,
     )
     marks += [(instant.wall, word) for instant, word in player.marks]
     return collector.moment(marks, readings, sweeps)
+
+
+def _words_of_no_end(recording: Recording) -> str:
+    """Return why a recording has no end, in words; "" for one that was ended."""
+    while recording.read_appended():
+        pass
+    if recording.was_cut:
+        return "it was cut off"
+    return "" if recording.is_over else "it is still written, or was cut off a moment ago"
 
 
 def _replay_part(

@@ -150,6 +150,7 @@ def to_json(moment: Moment) -> object:
         "recording": readings.source or None,
         "recorded_by": readings.version,
         "gaps": [{"from": json_time(start), "to": json_time(end)} for start, end in readings.gaps],
+        "no_end": readings.no_end or None,
         "damage": readings.damage,
         "dropped": readings.dropped,
         "unreadable": readings.unreadable,
@@ -393,6 +394,8 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
         yield f"**No readings** {listed}{more}."
     if readings.dropped:
         yield f"**{_count_words(readings.dropped, 'reading')} dropped**: the disk did not keep up."
+    if readings.no_end:
+        yield f"**The recording has no end**: {readings.no_end}."
     if readings.damage:
         parts = "; ".join(map(escaped, readings.damage[:_MOST_GAPS]))
         yield f"**The recording is damaged**, readings are lost: {parts}."

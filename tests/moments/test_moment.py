@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from math import inf
 from pathlib import Path
@@ -163,6 +164,31 @@ def test_damage_and_gaps_are_found(recorded: Recorded, tmp_path: Path) -> None:
     assert wall(50) < begun < wall(75)
     assert wall(85) < ended < wall(100)
     assert figures(moment, BACKEND, "spark-b")["running"][0] is not None
+
+
+@pytest.mark.parametrize(
+    ("cut", "age_s", "until", "said"),
+    [
+        (0, 60, None, ""),
+        (100, 60, None, "it was cut off"),
+        (100, 0, None, "it is still written, or was cut off a moment ago"),
+        (100, 60, 80, ""),
+    ],
+    ids=["ended", "cut", "cut now", "before the cut"],
+)
+def test_a_recording_without_an_end_is_called_that(
+    recorded: Recorded, tmp_path: Path, cut: int, age_s: float, until: float | None, said: str
+) -> None:
+    """Where the range reaches its last record."""
+    data = recorded.path.read_bytes()
+    path = tmp_path / "cut.rec.zst"
+    path.write_bytes(data[: len(data) - cut])
+    written = path.stat().st_mtime - age_s
+    os.utime(path, (written, written))
+    moment = read_moment(Recording([path]), Span(end=None if until is None else wall(until)))
+    assert moment.readings.no_end == said
+    text = moment_report(moment, "md")
+    assert (f"**The recording has no end**: {said}." in text) == bool(said)
 
 
 def test_the_pictures_of_the_screen_make_the_same_moment(recorded: Recorded) -> None:
