@@ -142,11 +142,14 @@ def below_band(layout: Layout, kind: str, width: int, band: int) -> Layout:
     return Layout((Place(kind, 0, 0, 0, width, band), *moved), layout.height + band)
 
 
-def entry_rows(place: Place, count: int) -> tuple[int, bool]:
-    """Return (rows of text of each of a list's `count` entries, whether the list has a heading row)."""
-    lines = -(-count // place.columns)
-    rows_each = max(1, (place.height - 3) // max(1, lines))
-    return rows_each, place.columns == 1 and place.height - 2 > rows_each * lines
+def entry_rows(place: Place, count: int, low: int = 0) -> tuple[int, bool]:
+    """Return (rows of text of each of a list's `count` entries, whether the list has a heading row).
+
+    `low` of the entries, not all of them, have a single row.
+    """
+    lines = -(-count // place.columns) - low
+    rows_each = max(1, (place.height - 3 - low) // max(1, lines))
+    return rows_each, place.columns == 1 and place.height - 2 > rows_each * lines + low
 
 
 @lru_cache(maxsize=8)
@@ -160,8 +163,11 @@ def arrange(
     tiling: Tiling = Tiling.PANELS,
     routers: int = 0,
     groups: int = 0,
+    idle: int = 0,
 ) -> Layout:
     """Return a layout with a rectangle for every panel, given how many nodes, backends and so on there are.
+
+    `idle` of the backends, not all of them, need a single row in a list.
 
     Every kind begins with its smallest form. Larger forms follow in the order of `_STEPS` as long as the
     board has rows for them; the rows left over go to the backends, equally. If even the smallest forms do
@@ -177,7 +183,9 @@ def arrange(
         "nodes": _node_forms(width, nodes, height),
         "router": _router_forms(width, routers),
         "balance": _balance_forms(width, groups, tiling),
-        "backends": _backend_forms(width, backends, tiling) if boxes.backends else [[_NONE]],
+        "backends": _backend_forms(width, backends, tiling, min(idle, backends))
+        if boxes.backends
+        else [[_NONE]],
     }
     chosen = _chosen_forms(ladders, height - low)
     counts = {"nodes": nodes, "router": routers, "balance": groups, "backends": max(1, backends)}
@@ -258,10 +266,15 @@ def _spend_left_rows(chosen: dict[str, _PanelForm], room: int) -> None:
         chosen["backends"] = replace(chosen["backends"], height=chosen["backends"].height + left)
 
 
-def _list_form(kind: str, count: int, columns: int, rows_each: int = 1, heading: int = 0) -> _PanelForm:
-    """Return the form of a list: `count` entries of `rows_each` rows of text, below `heading` rows."""
-    lines = -(-count // columns)
-    return _PanelForm(kind, columns, 2 + heading + lines * rows_each, lines)
+def _list_form(
+    kind: str, count: int, columns: int, rows_each: int = 1, heading: int = 0, low: int = 0
+) -> _PanelForm:
+    """Return the form of a list: `count` entries of `rows_each` rows of text, below `heading` rows.
+
+    `low` of the entries have a single row.
+    """
+    lines = -(-count // columns) - low
+    return _PanelForm(kind, columns, 2 + heading + lines * rows_each + low, lines)
 
 
 def _panels_form(kind: str, count: int, columns: int, rows_each: int) -> _PanelForm:
@@ -296,7 +309,7 @@ def _node_forms(width: int, count: int, height: int) -> _Ladder:
     return [small, lists[0], lists[1], [*panels[2], *lists[2]]]
 
 
-def _backend_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
+def _backend_forms(width: int, count: int, tiling: Tiling, idle: int) -> _Ladder:
     if not count:
         return [[_PanelForm("empty", 1, _EMPTY_HEIGHT)]]
     if tiling is Tiling.TABLE:
@@ -308,7 +321,7 @@ def _backend_forms(width: int, count: int, tiling: Tiling) -> _Ladder:
         _list_form("table", count, 1, 1, 1),
         *(_list_form("table", count, columns) for columns in range(1, most_abreast + 1)),
     ]
-    lists = [_list_form("table", count, 1, rows, 1) for rows in (1, 2, 3)]
+    lists = [_list_form("table", count, 1, rows, 1, idle) for rows in (1, 2, 3)]
     good_panels = [
         _panels_form("backend", count, columns, BACKEND_GOOD_HEIGHT)
         for columns in range(1, max(1, min(count, width // BACKEND_WIDTH)) + 1)

@@ -67,7 +67,7 @@ from sparktop.panels.server.panel import (
     widest_scale,
 )
 from sparktop.panels.server.router import router_panel
-from sparktop.panels.server.table import ColumnOrder, ServerTable, entry_names, short_entry
+from sparktop.panels.server.table import ColumnOrder, ServerTable, entry_names, low_entries, short_entry
 
 if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView
@@ -131,6 +131,7 @@ def plan(snapshot: Snapshot, width: int, height: int, view: View, *, fleets: int
         tiling=_TILINGS[view.preset],
         routers=len(snapshot.routers) + fleets,
         groups=sum(balance.within is None for balance in snapshot.balance),
+        idle=len(low_entries(snapshot.backends)),
     )
 
 
@@ -258,7 +259,7 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
         entries = _rows_of_several_columns(
             place, views, lambda view, _: short_node(view, short, selected=view.name == selected)
         )
-        return _list_in_frame(place, len(views), entries, 1, None, kind="node", title=title)
+        return _list_in_frame(place, entries, [1] * len(views), None, kind="node", title=title)
     shape = list_shape(views, width, tall)
     drawn = [node_entry(view, shape, width, tall, window, selected=view.name == selected) for view in views]
     rows = [row for entry in drawn for row in entry]
@@ -269,9 +270,8 @@ def node_list(place: Place, views: Sequence[NodeView], window: TimeWindow, selec
     )
     return _list_in_frame(
         place,
-        len(views),
         rows,
-        tall,
+        [tall] * len(views),
         node_heading(shape, width) if heading else None,
         kind="node",
         title=title,
@@ -288,9 +288,8 @@ def group_list(place: Place, snapshot: Snapshot, selected: str | None) -> DrawnL
     count = sum(balance.within is None for balance in snapshot.balance)
     return _list_in_frame(
         place,
-        len(rows),
         rows,
-        1,
+        [1] * len(rows),
         None,
         kind="balance",
         title=name_tab("balance", ""),
@@ -327,10 +326,12 @@ def backend_list(
     `columns` says which columns come first. `scale` returns the scale of the graphs of the backends shown.
     """
     views = snapshot.backends
-    tall, heading = entry_rows(place, len(views))
+    low = low_entries(views) if place.columns == 1 and not wide else frozenset()
+    tall, heading = entry_rows(place, len(views), len(low))
     wide = wide and tall <= _WIDE_ROWS
     heading = heading or wide
     visible = views[first_index : first_index + visible_count(place, len(views), wide=wide)]
+    heights = [1 if view.name in low else tall for view in visible]
     graphs = place.columns == 1 or heading
     names = tuple(view.name for view in views)
     table = ServerTable(place.width, window, scale(visible if graphs else ()), wide, columns, names, tall)
@@ -342,7 +343,11 @@ def backend_list(
             lambda view, cells: short_entry(view, fitted[view.name], cells, selected=view.name == selected),
         )
     else:
-        rows = [row for view in visible for row in table.rows(view, tall, selected=view.name == selected)]
+        rows = [
+            row
+            for view, height in zip(visible, heights, strict=True)
+            for row in table.rows(view, height, selected=view.name == selected)
+        ]
     shown_range: Row = [(f" {first_index + 1}–{first_index + len(visible)} of {len(views)} ", "muted")]
     shown_range = shown_range if len(visible) < len(views) else []
     status: Row = []
@@ -352,9 +357,8 @@ def backend_list(
         status = edge_verdict(snapshot.balance, place.width - 24)
     drawn, places = _list_in_frame(
         place,
-        len(visible),
         rows,
-        tall,
+        heights,
         table.heading(order) if heading else None,
         kind="backend",
         title=name_tab("backend", "", "backends"),
@@ -386,9 +390,8 @@ def _rows_of_several_columns(
 
 def _list_in_frame(
     place: Place,
-    count: int,
     rows: Sequence[Row],
-    tall: int,
+    heights: Sequence[int],
     heading: Row | None,
     *,
     kind: str,
@@ -396,7 +399,7 @@ def _list_in_frame(
     status: Sequence[Run] = (),
     footnote: Sequence[Run] = (),
 ) -> DrawnList:
-    """Return a list of `count` entries in its frame; `rows` has `tall` rows of text for every entry."""
+    """Return a list in its frame; `heights` has for each entry how many of `rows` it has, in their order."""
     inside = [*([] if heading is None else [heading]), *rows]
     framed_rows = frame_rows(
         inside,
@@ -408,14 +411,13 @@ def _list_in_frame(
         footnote=footnote,
         fitted=True,
     )
-    first_row = place.y + (1 if heading is None else 2)
+    y = place.y + (1 if heading is None else 2)
     cells = (place.width - 2) // place.columns
     entries: list[Place] = []
-    for index in range(count):
-        line, column = divmod(index, place.columns)
-        entries.append(
-            Place("row", index, place.x + 1 + column * cells, first_row + line * tall, cells, tall)
-        )
+    for index, height in enumerate(heights):
+        column = index % place.columns
+        entries.append(Place("row", index, place.x + 1 + column * cells, y, cells, height))
+        y += height if column == place.columns - 1 else 0
     return [merge_runs(row) for row in framed_rows], entries
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.model.snapshot import BackendView, Latency
+from sparktop.model.snapshot import BackendState, BackendView, Latency
 from sparktop.panels.parts.figures import (
     LIVE,
     SHORT_STATES,
@@ -242,6 +242,19 @@ class ServerTable(Struct, eq=False):
         if not spark:
             return fit_row([lead, *row], self.width - 2)
         return [*fit_row([lead, *row], self.width - 3 - spark), *graph, (" ", "text")]
+
+
+def low_entries(views: Sequence[BackendView]) -> frozenset[str]:
+    """Return the names of backends that have a single row in a list whose other entries have more.
+
+    They are those that no request reached within the window of latencies; none if all are.
+    """
+    idle = frozenset(
+        view.name
+        for view in views
+        if view.state is BackendState.IDLE and not view.ttft.count and not view.itl.count
+    )
+    return idle if len(idle) < len(views) else frozenset()
 
 
 def entry_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:

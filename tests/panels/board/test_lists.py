@@ -7,12 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import TimeBar, cell_of, event_words, time_bar_row, time_of
 from sparktop.panels.board.events import events_panel, events_screen, value_texts
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.board.scene import Scene, is_worst_first
+from sparktop.panels.board.scene import Scene, flatten, is_worst_first
 from sparktop.panels.board.view import FLEET, Arrangement, Sort, View
 from sparktop.panels.parts.text import row_text, row_width
 from stage.rehearsal import Rehearsal
@@ -95,6 +96,28 @@ def loaded(four: Snapshot, at: float, *loads: float | None) -> Snapshot:
 
 def order_of(shown: Snapshot) -> tuple[str, ...]:
     return tuple(view.name for view in shown.backends)
+
+
+def test_idle_servers_have_one_row_where_others_have_more() -> None:
+    """A list gives its rows to servers with requests; each entry is selected where it is drawn."""
+    snapshot = Rehearsal(backends=8, nodes=8, scenario=SCENARIOS["oscillation"]).play(70).snapshot()
+    idle = {
+        view.name for view in snapshot.backends if view.state is BackendState.IDLE and not view.ttft.count
+    }
+    assert 3 < len(idle) < 8
+    scene = Scene(snapshot, 120, 34)
+    drawn = scene.draw()
+    rows = flatten(drawn, scene.width, scene.layout.height)
+    entries = {
+        panel.key.name: panel.place
+        for panel in drawn
+        if panel.place.kind == "row" and panel.key.kind == "backend"
+    }
+    assert {place.height for name, place in entries.items() if name in idle} == {1}
+    assert {place.height for name, place in entries.items() if name not in idle} == {2}
+    assert all(name in row_text(rows[place.y]) for name, place in entries.items())
+    assert {"router", "balance"} <= {panel.place.kind for panel in drawn}
+    assert scene.layout.height == 34
 
 
 def test_a_failure_moves_its_row_within_seconds(four: Snapshot) -> None:
