@@ -1,4 +1,4 @@
-"""Shared parts of the commands' arguments: a parser with one-line errors, common options, listening."""
+"""Shared parts of the commands' arguments: a parser with one-line errors, common options, what they name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from sparktop import typed as typed_numbers
 from sparktop.commands.output import tell, write_out
 from sparktop.errors import UsageError, did_you_mean
+from sparktop.files import find_config
 from sparktop.model.instant import MAX_INTERVAL_S, MAX_TIMEOUT_S, MIN_INTERVAL_S, MIN_TIMEOUT_S
 from sparktop.model.text import clean
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from sparktop.agent.access import Service
     from sparktop.agent.unit import UnitFlags
     from sparktop.config.watch import Needs
+    from sparktop.model.targets import Watch
 
 
 Parsed = TypeVar("Parsed")
@@ -50,6 +52,8 @@ _ENDINGS = {
 """Output formats by the ending of a file."""
 
 
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""A name of an environment variable."""
 _WATCH_OPTIONS = ("interval", "timeout", "theme", "seconds", "max_bytes")
 """Options of commands that watch, where they have them, that a systemd unit repeats."""
 
@@ -204,6 +208,36 @@ def add_targets(parser: argparse.ArgumentParser) -> None:
     add_keys(parser)
 
 
+def configured_watch(name: str | None, env: Mapping[str, str], *, needed: bool = True) -> Watch | None:
+    """Return what the configuration file names, and print its warnings; None without a file.
+
+    `name` is the file's name if the user gave one. Where the file is not `needed`, since the arguments say
+    what is meant, one that was only found and may not do what it says is left out, with a line that says so.
+
+    Raises:
+        ConfigError: the file cannot be used, or it is needed, was only found and may not do what it says.
+    """
+    path = find_config(name, env)
+    if path is None:
+        return None
+    # Late: without a file they are not needed.
+    from sparktop.config.schema import check
+    from sparktop.config.trust import UntrustedError, read_checked, request_trust
+
+    try:
+        text, status, was_discovered = read_checked(name, path, env)
+        config = check(path, text)
+        trusted = not was_discovered or request_trust(path, status, text, config.sensitive_settings(), env)
+    except UntrustedError as error:
+        if needed:
+            raise
+        tell(str(error).partition("\n")[0])
+        return None
+    for line in config.warnings(env):
+        tell(line)
+    return replace(config.watch(env), is_trusted=trusted)
+
+
 def add_keys(parser: argparse._ActionsContainer) -> None:
     """Add the option --api-key-env."""
     parser.add_argument(
@@ -214,6 +248,48 @@ def add_keys(parser: argparse._ActionsContainer) -> None:
         help="the environment variable with the API key of TARGET, which gets it and nobody else; with one "
         "TARGET its name alone",
     )
+
+
+def target_keys(
+    options: Sequence[str], texts: Sequence[str], env: Mapping[str, str], *, targets: int | None = None
+) -> dict[str, str]:
+    """Return the API keys that the values `options` of --api-key-env name, by the target of each.
+
+    A value is TARGET=NAME, or with a single target NAME alone; the key is in the variable NAME of `env`.
+    TARGET must be one of `texts`: the TARGET arguments, and after them what else names a target. `targets` is
+    how many targets there are; None stands for as many as `texts`.
+
+    Raises:
+        UsageError: a value names no variable that is set, or not which target it is for. The message quotes
+            no value that may be the key itself.
+    """
+    if not options:
+        return {}
+    # Late: most starts have no key.
+    from sparktop.config.watch import variable_words
+    from sparktop.net.failure import key_problem
+
+    keys: dict[str, str] = {}
+    targets = len(texts) if targets is None else targets
+    for option in options:
+        text, _, name = option.strip().rpartition("=")
+        if not targets:
+            raise UsageError(
+                "--api-key-env NAME needs a TARGET after it, as in --api-key-env MY_KEY 127.0.0.1:8000; the "
+                "configuration file has api_key_env for each server"
+            )
+        if not text and targets > 1:
+            raise UsageError("--api-key-env: several TARGETs; say whose key it is: --api-key-env TARGET=NAME")
+        if text and text not in texts:
+            raise UsageError(f"--api-key-env: {clean(text, 60)} is none of the TARGETs beside it")
+        if not _VARIABLE.fullmatch(name):
+            raise UsageError("--api-key-env takes the name of an environment variable, never the key itself")
+        if not env.get(name):
+            raise UsageError(f"--api-key-env: {variable_words(name)} is not set")
+        if (problem := key_problem(env[name])) is not None:
+            raise UsageError(f"--api-key-env: {problem}")
+        keys[text or texts[0]] = env[name]
+    return keys
 
 
 def add_interval(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,15 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import argument_type, chosen_format, number, seconds, whole_number
+from sparktop.commands.arguments import (
+    argument_type,
+    chosen_format,
+    configured_watch,
+    number,
+    seconds,
+    target_keys,
+    whole_number,
+)
 from sparktop.commands.output import output_file, tell, write_result
 from sparktop.commands.sweep.command import FORMATS as SWEEP_FORMATS
 from sparktop.commands.sweep.command import (
@@ -126,7 +134,6 @@ def run(arguments: argparse.Namespace) -> int:
     # Late: --help needs none of them.
     import asyncio
 
-    from sparktop.commands.choice import configured_watch, target_keys
     from sparktop.commands.sweep.targets import ask_first, choose_targets
     from sparktop.logfile import open_log
     from sparktop.model.targets import GuardLimits, Watch

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_theme, refuse_removed
+from sparktop.commands.arguments import add_theme, configured_watch, refuse_removed
 from sparktop.commands.output import tell
 from sparktop.errors import UsageError
 from sparktop.model.targets import Watch
@@ -95,7 +95,7 @@ def _prepared(arguments: argparse.Namespace, *, is_terminal: bool) -> tuple[Repl
         UsageError: as `run`.
     """
     # Late: --help needs none of them.
-    from sparktop.commands.choice import checked_theme, configured_watch
+    from sparktop.commands.choice import checked_theme
     from sparktop.logfile import open_log
     from sparktop.model.text import clean
     from sparktop.recording.flight import flight_folder, parts

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sparktop.commands.choice import target_keys
+from sparktop.commands.arguments import target_keys
 from sparktop.errors import UsageError
 from tests.sweep.stream_server import Asked, StreamServer, page
 

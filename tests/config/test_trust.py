@@ -12,7 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.cli import main
-from sparktop.commands.choice import choose, configured_watch
+from sparktop.commands.arguments import configured_watch
+from sparktop.commands.choice import choose
 from sparktop.config import schema, trust
 from sparktop.config.schema import SETTINGS, Reach, ValueKind, check
 from sparktop.errors import ConfigError

@@ -13,10 +13,12 @@ from sparktop.commands.arguments import (
     add_keys,
     argument_type,
     chosen_format,
+    configured_watch,
     format_name,
     number,
     refuse_removed,
     seconds,
+    target_keys,
     whole_number,
 )
 from sparktop.commands.output import output_file, tell, write_out
@@ -323,7 +325,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     from msgspec.structs import replace
 
-    from sparktop.commands.choice import configured_watch, target_keys
     from sparktop.commands.sweep.run import make
     from sparktop.commands.sweep.targets import ask_first, choose_targets, is_named, named_target
     from sparktop.logfile import open_log

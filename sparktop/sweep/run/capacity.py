@@ -295,8 +295,6 @@ class CapacityLevels(Struct, eq=False):
     _pace: RequestPace = field(default_factory=RequestPace)
     _runs: dict[float, list[JudgedRun]] = field(default_factory=dict)
     """The runs of each level by its load, in order."""
-    _newest: float | None = None
-    """The load of the newest run."""
 
     async def run(self) -> None:
         """Measure levels until the largest load under which the conditions hold is found.
@@ -313,38 +311,24 @@ class CapacityLevels(Struct, eq=False):
                 self._pace = RequestPace(1 / alone_per_s)
         elif (most_connections := self.maker.worker.most_connections) is not None:
             capacity = replace(capacity, most=min(capacity.most, float(most_connections)))
-        search = CapacitySearch(capacity, first)
-        try:
-            while (value := search.next()) is not None and not self.maker.cancellation.requested:
-                decides = search.fails is not None
-                self._announce_time_left(search, plan, value, decides=decides)
-                judged = await self._measure_run(capacity, plan, value, decides=decides)
-                if judged is None:
-                    break
-                search.add(value, judged)
-                self._store_answer(capacity_answer(search, self._levels, complete=False))
-        finally:
-            self.maker.plan = plan
+        search, newest = CapacitySearch(capacity, first), None
+        while (value := search.next()) is not None and not self.maker.cancellation.requested:
+            decides = search.fails is not None
+            self._announce_time_left(search, plan, value, decides=decides)
+            judged = await self._measure_run(capacity, plan, value, decides=decides)
+            if judged is None:
+                break
+            newest = value
+            search.add(value, judged)
+            self._store_answer(capacity_answer(search, self._levels, complete=False))
         ended = search.next() is None and not self.maker.cancellation.requested
-        if ended:
-            await self._repeat_largest(capacity, plan, search)
+        held = {load: first_run.holds for load, ((first_run, _), *_) in self._runs.items()}
+        if ended and (largest := value_to_repeat(held, search.holds, newest)) is not None:
+            # It is not counted for the answer: it shows whether the server is what it was at the start.
+            await self._measure_run(capacity, plan, largest, decides=True)
         if search.judged:
             drift = drift_of(self._runs)
             self._store_answer(capacity_answer(search, self._levels, complete=ended, drift=drift))
-
-    async def _repeat_largest(self, capacity: Capacity, plan: Plan, search: CapacitySearch) -> None:
-        """Measure the largest level again that held in its first run, unless it was measured last.
-
-        Its run is not counted for the answer: it shows whether the server is what it was at the start.
-        """
-        held = {value: first.holds for value, ((first, _), *_) in self._runs.items()}
-        value = value_to_repeat(held, search.holds, self._newest)
-        if value is None:
-            return
-        try:
-            await self._measure_run(capacity, plan, value, decides=True)
-        finally:
-            self.maker.plan = plan
 
     def _store_answer(self, answer: CapacityAnswer) -> None:
         capacity = self.maker.plan.capacity
@@ -360,18 +344,18 @@ class CapacityLevels(Struct, eq=False):
         Of a run that `decides`, the answer is near. None if it was not completed.
         """
         point, run = LoadPoint(capacity.kind, value), len(self._runs.get(value, ()))
-        run_plan = self.maker.plan = level_plan(plan, point, self._pace, decides=decides)
+        run_plan = level_plan(plan, point, self._pace, decides=decides)
         level = plan.level(self.prepared.target.name, point)
-        record = self._records.get(value)
-        if record is None:
-            record = LevelRecord(run_plan, self.prepared, level)
-            self._records[value] = record
+        record = self._records.setdefault(value, LevelRecord(run_plan, self.prepared, level))
         batch = RunBatch(level, (run,), first=run == 0)
+        self.maker.plan = run_plan
         try:
             made = await self.measure(self.maker, batch, record)
         except (TargetFailedError, LevelRefusedError) as error:
             self.builder.enter_failure(self.prepared.target.name, str(error))
             return None
+        finally:
+            self.maker.plan = plan
         if made is None or self.maker.cancellation.requested:
             return None
         self._levels[value] = made
@@ -380,7 +364,6 @@ class CapacityLevels(Struct, eq=False):
         of_run = [trace for trace in record.traces if trace.run == run]
         alone = judge(capacity, of_run, max_error_share=run_plan.max_error_share)
         self._runs.setdefault(value, []).append((alone, datetime.now(UTC)))
-        self._newest = value
         seconds = (run_plan.duration_s or 0.0) * (run + 1)
         self._pace = self._pace.after(judged.median_s, judged.requests, value, seconds)
         return judged

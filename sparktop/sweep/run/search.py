@@ -452,10 +452,10 @@ class SloSearch:
         It is (largest concurrency at which they certainly hold, largest at which they may hold); a value that
         is not found is None.
         """
-        falling = self._upper_end_verdicts()
+        verdicts = self._upper_end_verdicts()
         is_searched = self._falls or bool(self._holding_range())
-        low = max(_below_first_failure(falling), default=None) if is_searched else None
-        failing = [level for level, verdict in falling.items() if verdict is Verdict.FAILS]
+        low = max(_below_first_failure(verdicts), default=None) if is_searched else None
+        failing = [level for level, verdict in verdicts.items() if verdict is Verdict.FAILS]
         return low, min(failing) - 1 if failing else None
 
     @property
@@ -467,10 +467,9 @@ class SloSearch:
         """
         if not self._rises:
             return None
-        surely = self._lowest_sure()
+        first = self._first_rising()
         failing = [level for level, verdicts in self._judged.items() if verdicts.rising is Verdict.FAILS]
-        below = [level for level in failing if surely is None or level < surely]
-        return max(below, default=0) + 1, surely
+        return max((level for level in failing if first is None or level < first), default=0) + 1, first
 
     def next(self) -> int | None:
         """Return the next concurrency to measure; None when the search for the range is over."""
@@ -482,42 +481,31 @@ class SloSearch:
             if level not in self._judged and (failed is None or level < failed):
                 return level
         following = self._next_above() if self._falls else None
-        if following is None and self._rises:
-            following = self._next_below()
-        return following
+        return self._next_below() if following is None and self._rises else following
 
     def _next_above(self) -> int | None:
-        """Return the next concurrency to measure for the upper end of the range in which conditions hold.
-
-        None when this end is found.
-        """
+        """Return the next concurrency to measure for the upper end of the range; None when it is found."""
         judged = {level: verdicts.falling for level, verdicts in self._judged.items()}
         holding = max(_below_first_failure(judged), default=None)
         bad = min(_levels_not_holding(judged), default=None)
         if bad is None:
             return None if holding is None or holding >= self._limit else min(2 * holding, self._limit)
-        if holding is None:
-            return bad // 2 or None
-        return _midpoint(holding, bad, _FINE_SHARE)
+        return (bad // 2 or None) if holding is None else _midpoint(holding, bad, _FINE_SHARE)
 
     def _next_below(self) -> int | None:
-        """Return the next concurrency to measure for the lower end of the range in which conditions hold.
-
-        None when this end is found.
-        """
-        rising = self._rising_verdicts()
-        surely = self._lowest_sure()
-        if surely is None:
+        """Return the next concurrency to measure for the lower end of the range; None when it is found."""
+        first = self._first_rising()
+        if first is None:
             return self._double_until_plateau()
-        bad = max((level for level in _levels_not_holding(rising) if level < surely), default=0)
-        return _midpoint(bad, surely, _FINE_SHARE) if bad else surely // 2 or None
+        bad = max((level for level in self._judged if level < first), default=0)
+        return _midpoint(bad, first, _FINE_SHARE) if bad else first // 2 or None
 
     def _double_until_plateau(self) -> int | None:
         """Return twice the highest measured concurrency, at most the maximum; None to stop doubling.
 
-        Used while rising conditions (better as concurrency grows) hold nowhere. Doubling stops if the highest
-        measured concurrency is the maximum, or does not meet the falling conditions (worse as concurrency
-        grows). It also stops if the last doubling hardly improved the metrics of the rising conditions.
+        Used while rising conditions hold nowhere. Doubling stops if the highest measured concurrency is the
+        maximum, or does not meet the falling conditions, or if the last doubling hardly improved the metrics
+        of the rising conditions.
         """
         top = max(self._judged)
         if top >= self._limit or self._judged[top].falling is not Verdict.HOLDS:
@@ -529,51 +517,27 @@ class SloSearch:
                 return None
         return min(2 * top, self._limit)
 
-    def _peak(self) -> int:
-        """Return the measured concurrency that met the rising conditions best; the lowest one if several did.
-
-        Rising conditions get better as concurrency grows.
-        """
-        return max(self._judged, key=lambda level: (self._judged[level].reached or 0.0, -level), default=0)
-
-    def _rising_verdicts(self) -> dict[int, Verdict]:
-        """Return the verdicts on rising conditions, by concurrency, for the concurrencies up to the peak.
-
-        Rising conditions get better as concurrency grows. The peak is the concurrency that met them best.
-        """
-        peak = self._peak()
-        return {level: verdicts.rising for level, verdicts in self._judged.items() if level <= peak}
+    def _first_rising(self) -> int | None:
+        """Return the lowest measured concurrency at which rising conditions hold; None if there is none."""
+        holding = (level for level, verdicts in self._judged.items() if verdicts.rising is Verdict.HOLDS)
+        return min(holding, default=None)
 
     def _upper_end_verdicts(self) -> dict[int, Verdict]:
-        """Return the verdicts that decide on the upper end of the range in which conditions hold.
+        """Return the verdicts that decide on the upper end of the range, by concurrency.
 
-        The keys are concurrencies. Falling conditions get worse as concurrency grows, rising conditions
-        better. The peak is the concurrency that met the rising conditions best. Up to the peak, the verdicts
-        are those on falling conditions. Above the peak, rising conditions may fail again, so the worse of
-        both verdicts counts.
+        Below the lower end, these are those on falling conditions. From there on, rising conditions may fail
+        again, so the worse of both verdicts counts.
         """
-        peak = self._peak() if self._rises else math.inf
+        first = self._first_rising() or math.inf
         return {
-            level: verdicts.both if level > peak else verdicts.falling
+            level: verdicts.falling if level < first else verdicts.both
             for level, verdicts in self._judged.items()
         }
 
-    def _lowest_sure(self) -> int | None:
-        """Return the lowest measured concurrency such that rising conditions hold from it up to the peak.
-
-        Rising conditions get better as concurrency grows. The peak is the concurrency that met them best.
-        Return None if even the peak does not meet them.
-        """
-        rising = self._rising_verdicts()
-        bad = max(_levels_not_holding(rising), default=0)
-        return min((level for level in rising if level > bad), default=None)
-
     def _holding_range(self) -> list[int]:
         """Return the measured concurrencies of the contiguous range in which all SLO conditions hold."""
-        surely = self._lowest_sure() if self._rises else 0
-        if surely is None:
-            return []
-        return [level for level in _below_first_failure(self._upper_end_verdicts()) if level >= surely]
+        first = self._first_rising() or math.inf
+        return [level for level in _below_first_failure(self._upper_end_verdicts()) if level >= first]
 
 
 def _levels_not_holding(verdicts: dict[int, Verdict]) -> list[int]:
