@@ -17,7 +17,6 @@ from tests.agent.raw_client import ask
 pytestmark = pytest.mark.process
 TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
 BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
-HEAVY = ("textual", "httpx", "rich", "plotext", "sparktop.ui", "sparktop.store", "sparktop.config.schema")
 
 
 async def test_a_process_answers_about_this_machine(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sparktop.colors.btop_theme import FRAMES, LABELS, parse_btop, role_colors
 from sparktop.colors.mixing import WORDS, contrast, seen_background
-from sparktop.colors.palette import COLOR_ROLES, EDGES, GRADIENT_ROLES, LEVELS, Palette, read_user_themes
+from sparktop.colors.palette import COLOR_ROLES, EDGES, GRADIENT_ROLES, read_user_themes
 from sparktop.errors import ConfigError
 
 DATA = Path(__file__).parent.parent / "data" / "btop-themes"
@@ -104,10 +104,3 @@ def test_frames_and_keys_of_btop_themes_stand_out(folder: Path) -> None:
         colors = {role: palette.color(role) for role in roles}
         frames_and_keys_stand_out(colors, background)
         assert all(contrast(colors[edge], background) >= FRAMES for edge in EDGES), palette.name
-
-
-def visible(palette: Palette) -> float:
-    """Return the lowest contrast of any step of the graphs."""
-    seen = seen_background(palette.color("background"), palette.color("text"))
-    steps = [palette.color(f"{role}/{level}") for role in GRADIENT_ROLES for level in range(LEVELS)]
-    return min(contrast(step, seen) for step in steps)

@@ -63,10 +63,6 @@ def test_the_verdict_on_balance_has_the_word_within_75_seconds(name: str, word: 
     assert group.word_now == word
 
 
-STOPS_S, GOES_ON_S = 45, 285
-"""Second at which the fault of each scenario begins, and at which it ends."""
-
-
 @pytest.mark.parametrize(
     ("name", "alerts"),
     [

@@ -199,9 +199,6 @@ def test_an_age_counts_full_units(seconds: float | None, shown: str) -> None:
     assert numbers.age(seconds) == shown
 
 
-UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
-
-
 def test_a_duration_as_a_person_says_it() -> None:
     """Seconds, minutes with seconds, hours with minutes; an unknown duration is shown as such."""
     shown = [duration_words(seconds) for seconds in (None, 0.2, 59.4, 60, 207, 3600, 5000)]
@@ -223,9 +220,3 @@ def test_a_duration_as_a_person_says_it() -> None:
 def test_a_range_as_a_person_says_it(ends: tuple[float, float], words: str) -> None:
     """The unit is written once if both ends share it."""
     assert range_words(*ends) == words
-
-
-def seconds(words: str) -> float:
-    """Return the seconds of a text such as "1 h 20 min"."""
-    parts = words.split()
-    return sum(int(count) * UNITS[unit] for count, unit in zip(parts[::2], parts[1::2], strict=True))

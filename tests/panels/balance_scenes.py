@@ -18,7 +18,6 @@ from sparktop.model.snapshot import (
     BackendHistory,
     BackendState,
     BackendView,
-    LaneView,
     Snapshot,
 )
 from tests.analysis.balance import routed_load
@@ -108,12 +107,3 @@ def herd(backends: int, group: str = "herd") -> Snapshot:
     tracks = routed_load.herd(backends, 10.0, per_s=1.6 * backends)
     found, views = group_of(tracks, 10.0, 120.0, group=group, strategy="least-busy")
     return snapshot_of(found, views, 120.0)
-
-
-def lanes_of(shown: Snapshot, server: str) -> Snapshot:
-    """Return the same loads as those of one server's lanes."""
-    lanes = tuple(LaneView(str(index), history=one.history) for index, one in enumerate(shown.backends))
-    names = tuple(f"{server}/{lane.lane}" for lane in lanes)
-    balance = replace(shown.balance[0], backends=names, lanes_of=server, group=f"{server} lanes")
-    view = BackendView(server, f"http://{server}:8000", "model", age_s=0.1, lanes=lanes)
-    return replace(shown, backends=(view,), routers=(), balance=(balance,))

@@ -345,12 +345,6 @@ def crowd(base: Snapshot, count: int, pattern: str) -> Snapshot:
     )
 
 
-def cells(text: str) -> list[list[str]]:
-    """Return the cells of each table row of a document."""
-    rows = [line for line in text.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
-
-
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("pattern", NAMES)
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -283,7 +283,7 @@ def test_a_sweep_preempts_on_purpose_and_an_lmcache_gets_well(world: World) -> N
 # Alerts about nodes: raised at one level, cleared at another, in one clean line with figures.
 
 MIB = 2**20
-WARN, BAD, INFO = Severity.WARNING, Severity.CRITICAL, Severity.INFO
+WARN, BAD = Severity.WARNING, Severity.CRITICAL
 NODE = SourceKey.node("n")
 
 

@@ -36,7 +36,6 @@ from sparktop.store.event_log import EVENTS_KEPT, EventLog
 from tests.store.conftest import World
 
 GIB = 2**30
-NODE = SourceKey.node("n")
 
 
 def lane(at: float, **told: Any) -> EngineSample:  # noqa: ANN401 - fields

@@ -14,9 +14,8 @@ from msgspec.structs import replace
 
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
-from sparktop.analysis.balance.step_time import group_pace
 from sparktop.analysis.balance.words import _starved_sentences, gaps_sentence
-from sparktop.model.balance import Balance, BalanceWord, GroupPace
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.panels.group.verdict import _starved_pieces
 from sparktop.panels.parts.text import row_text
@@ -167,14 +166,6 @@ def test_a_loss_is_shown_where_the_steps_are_known() -> None:
 
 
 # Step times of a group: a line for each backend if speeds differ, and then no loss.
-
-BASE_S, SLOPE_S = 0.03, 0.002
-HOLD_S, PACE_HZ = 6, 2
-
-
-def found(tracks: Sequence[LoadTrack]) -> GroupPace:
-    """Return the pace of a group."""
-    return group_pace(tracks, 0.0, GroupPace())
 
 
 # Correct routing in unusual groups is not called bad: drained, late or full backends, late polls.

@@ -14,15 +14,12 @@ from typing import Any
 import aiohttp
 
 from sparktop.demo.engine_requests import (
-    CompletionRequest,
-    read_body,
-    read_completion,
     tokenize,
 )
 from tests.demo.quick_engines import StartServer, live_engine
 
 MODEL = "openai/gpt-oss-120b"
-CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+COMPLETIONS = "/v1/completions"
 
 
 async def events(response: aiohttp.ClientResponse) -> list[dict[str, Any]]:
@@ -30,11 +27,6 @@ async def events(response: aiohttp.ClientResponse) -> list[dict[str, Any]]:
     parts = (await response.read()).decode().split("\n\n")
     assert parts[-2:] == ["data: [DONE]", ""]
     return [json.loads(part.removeprefix("data: ")) for part in parts[:-2]]
-
-
-async def post(http: aiohttp.ClientSession, url: str, body: object) -> tuple[int, Any]:
-    async with http.post(url, json=body) as response:
-        return response.status, await response.json()
 
 
 async def test_a_completion_streams_token_by_token(
@@ -68,7 +60,3 @@ async def test_a_completion_streams_token_by_token(
         "completion_tokens": 9,
         "prompt_tokens_details": None,
     }
-
-
-def read(body: str, *, chat: bool = False) -> CompletionRequest:
-    return read_completion(read_body(body.encode()), chat=chat, max_model_len=100)

@@ -184,10 +184,6 @@ NAMES = (
 WIDTHS = (43, 46, 54, 57)
 
 
-def lines(memory: MemoryReading, width: int, headroom: Headroom = Headroom()) -> list[str]:  # noqa: B008 - frozen
-    return [row_text(row) for row in memory_section(memory, headroom, width).lines(width)]
-
-
 @given(
     st.lists(st.integers(0, 200 * GIB), min_size=len(NAMES), max_size=len(NAMES)),
     st.sampled_from(WIDTHS),

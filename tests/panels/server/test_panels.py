@@ -27,7 +27,6 @@ from sparktop.model.snapshot import (
     Snapshot,
 )
 from sparktop.panels.board.scene import Scene
-from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.figures import latency_role, latency_row
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow, column_width
 from sparktop.panels.parts.text import row_text, row_width
@@ -37,7 +36,7 @@ from sparktop.report.json_snapshot import to_json
 from sparktop.report.markdown_snapshot import render as markdown
 from sparktop.report.text_snapshot import render as text
 from tests.hardware.ras.examples import answer
-from tests.panels.drawn import board, text_of, texts
+from tests.panels.drawn import board, text_of
 
 WINDOW = TimeWindow(130.0, 60.0)
 
@@ -161,14 +160,6 @@ def test_every_figure_is_drawn_whole(screen: int) -> None:
     assert max(row_width(row) for row in rows) <= width
     assert all(one.title in text for one in COUNTER_FIGURES)
     assert "…" not in text
-
-
-COMPACT = View(preset=Preset.COMPACT)
-
-
-def table(snapshot: Snapshot, width: int, height: int) -> list[str]:
-    """Return the rows of the table of all servers, each checked to be as wide as the board."""
-    return texts(board(snapshot, (width, height), COMPACT))
 
 
 GIB = 2**30

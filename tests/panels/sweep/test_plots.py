@@ -14,14 +14,11 @@ from sparktop.model.sweep import (
     Difference,
     DifferenceRow,
     LimitLine,
-    RequestBar,
-    Timeline,
     Value,
 )
 from sparktop.panels.parts.figures import part_role
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.curves import curve_rows, legend_rows, line_letter, plots_rows
-from sparktop.panels.sweep.live import timeline_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
 from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
 from sparktop.sweep.formats.drawings import curve_drawing
@@ -104,11 +101,6 @@ def test_topologies_mark_the_winner_with_its_percentage() -> None:
     narrow = texts(topology_screen(published(), 80, 60))
     joined = " ".join(" ".join(one.strip("│ ") for one in narrow).split())
     assert "simple-shuffle best at c64 (+20 % against cluster-tp2)" in joined
-
-
-def bars(*told: RequestBar, backends: tuple[str, ...] = ()) -> list[str]:
-    timeline = Timeline(Level("x", concurrency_point(len(told))), 0, told, 10.0, backends)
-    return texts(timeline_rows(timeline, 100))[3:-1]
 
 
 def test_a_change_has_a_word_and_its_interval() -> None:

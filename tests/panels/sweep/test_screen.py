@@ -12,8 +12,7 @@ from msgspec.structs import replace
 
 from sparktop.colors.palette import shipped_palettes
 from sparktop.model.instant import Countdown
-from sparktop.model.load import Level, concurrency_point
-from sparktop.model.statistics import value_of
+from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import (
     Activities,
     ColumnRank,
@@ -40,7 +39,7 @@ from sparktop.panels.sweep.screen import (
 )
 from sparktop.panels.sweep.table import capacity_rows, marks_key, table_rows
 from sparktop.panels.sweep.topology import difference_screen, topology_screen
-from sparktop.sweep.compare.series import LevelSeries, SeriesLevel, series_of
+from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import Validity
 from sparktop.sweep.view.difference import difference
@@ -326,18 +325,6 @@ def test_conditions_are_bars_against_their_limits() -> None:
     assert len({row.index("┃") for row in text[2:5]}) == 1
     assert text[5].startswith("next    between 4 and 5")
     assert {row_width(row) for row in rows} == {100}
-
-
-LENGTHS = (1024, 131_072)
-
-
-def series(name: str, lengths: Sequence[int] = LENGTHS, *, speed: float = 100.0) -> LevelSeries:
-    """Return a series with levels of 64 requests at once, a level per prompt length."""
-    figure = value_of(speed, (speed, speed * 1.01, speed * 0.99))
-    levels = tuple(
-        SeriesLevel(Level("", concurrency_point(64), length, 4), {"decode_tps": figure}) for length in lengths
-    )
-    return LevelSeries(name, levels, source=f"{name}.json", tool="sparktop 1.0", model="m")
 
 
 SIZES = ((60, 16), (80, 24), (200, 50))

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from statistics import fmean
 
 import pytest
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
@@ -62,9 +61,6 @@ def test_welchs_interval_by_hand() -> None:
     found = known(ratio_of(value_of(fmean(first), first), value_of(fmean(second), second)))
     assert math.log(known(found.ci95)[0]) == pytest.approx(0.5 - 2.7764 * 0.081650, abs=1e-4)
     assert math.log(known(found.ci95)[1]) == pytest.approx(0.5 + 2.7764 * 0.081650, abs=1e-4)
-
-
-RUNS = st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=6).map(tuple)
 
 
 def test_a_difference_beyond_noise_is_called() -> None:

@@ -9,7 +9,6 @@ Which backend answered, and whether the order of choices looks like chance.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
@@ -18,10 +17,6 @@ from msgspec.structs import replace
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import (
-    EndReason,
-    LoadEvent,
-    RequestEnded,
-    RequestStarted,
     concurrency_point,
 )
 from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeIdentity, NodeSample
@@ -37,9 +32,7 @@ from sparktop.sweep.run.router_side import (
     routing_test,
 )
 from sparktop.sweep.run.server_side import (
-    Counters,
     ServerLog,
-    ServerPoint,
     node_point,
     node_side,
     server_point,
@@ -195,21 +188,6 @@ def test_a_machine_is_its_product_its_gpus_and_its_driver() -> None:
         "b": "8 × NVIDIA H100",
     }
     assert machines_words(("a",), snapshot) == {"a": "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95"}
-
-
-LIVES_S = 2.0
-
-
-def served(order: str) -> Iterator[LoadEvent]:
-    """Yield requests that start one after the other, each answered by the backend of its letter."""
-    for number, name in enumerate(order):
-        yield RequestStarted(f"r{number}", 0.2 * number)
-        yield RequestEnded(f"r{number}", 0.2 * number + LIVES_S, EndReason.LENGTH, served_by=name)
-
-
-def looks(running: float) -> list[ServerPoint]:
-    """Return samples over 20 s of a server that always runs `running` requests."""
-    return [ServerPoint(0.5 * number, running, 0.0, None, Counters(), None) for number in range(40)]
 
 
 def test_waves_are_bunched() -> None:

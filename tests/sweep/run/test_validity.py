@@ -290,10 +290,6 @@ def look(
     return ServerPoint(at, running, waiting, kv, NOTHING, None)
 
 
-def running(point: ServerPoint) -> float | None:
-    return point.running
-
-
 @pytest.mark.parametrize(
     ("points", "slots", "at_once", "reason"),
     [

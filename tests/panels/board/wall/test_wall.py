@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.state import GRAVITY
-from sparktop.analysis.wall import NODE_GRAVITY, Wall, WallGroup, node_of, wall_of, wall_of_fleet
+from sparktop.analysis.wall import NODE_GRAVITY, node_of
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import LostGpu, MemoryReading, NodeSample
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, Scrape
@@ -217,13 +217,6 @@ def graphs(
     return [row[at : at + CELLS] for row in rows if any("⠀" < char < "⣿⣿" for char in row[at : at + CELLS])]
 
 
-def group(snapshot: Snapshot, name: str, words: str = "") -> WallGroup:
-    """Return a group of the wall."""
-    found = wall_of(snapshot, words).group(name)
-    assert found is not None
-    return found
-
-
 def test_a_slot_has_the_sum_of_what_is_known() -> None:
     """Means of each server; a late poll holds the slot before, a server without an answer leaves the sum."""
     steady = history(dict.fromkeys(range(8, 24), 10.0))
@@ -243,22 +236,3 @@ def test_a_moment_of_the_past_is_drawn_as_it_was() -> None:
     assert graphs(later, 120, orders=orders) != then
     assert graphs(before, 120, orders=orders) == graphs(before, 120) == then
     assert graphs(later, 120, View(filter="gemma-001")) != graphs(later, 120, View(filter="gemma"))
-
-
-def wall(waits: Mapping[str, float], busy: Mapping[str, float] | None = None, step: float = 1.0) -> Wall:
-    """Return a wall of groups with these numbers of waiting requests, and of machines with this GPU use.
-
-    The second server of a group has `step` waiting requests more than the first.
-    """
-    servers = tuple(
-        FleetServer(f"{group}-{n}", f"http://{group}{n}", group, 100.0, waiting=waiting + n * step)
-        for group, waiting in waits.items()
-        for n in range(2)
-    )
-    nodes = [FleetNode(name, 100.0, state="busy", gpu_percent=use) for name, use in (busy or {}).items()]
-    return wall_of_fleet(Fleet(100.0, 15.0, servers, nodes=tuple(nodes)))
-
-
-def names(shown: Wall) -> str:
-    """Return the names of the groups, from top to bottom."""
-    return " ".join(group.name for group in shown.groups)

@@ -13,12 +13,10 @@ from msgspec.structs import replace
 from sparktop.commands.sweep.run import verdict
 from sparktop.model.engine import EngineIdentity
 from sparktop.model.load import EndReason, Level, RequestEnded, concurrency_point
-from sparktop.model.targets import SweepSpec
 from sparktop.store import SourceKey
 from sparktop.sweep.formats import exports, report
 from sparktop.sweep.formats.written import repeat_command
-from sparktop.sweep.plan.plan import Order, Plan, SweepTarget
-from sparktop.sweep.plan.presets import find_preset, make_plan
+from sparktop.sweep.plan.plan import Order, Plan
 from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import Latency, LevelResult, Requests, SweepResult
@@ -102,15 +100,6 @@ async def test_the_largest_length_that_fits_is_found_and_measured(
     assert least <= (longest or 0) <= CONTEXT - 9
     assert f"{longest} tokens fit" in (found[2][2] or "")
     assert verdict(result, Plan((bench.target,), longest=True)) == 0
-
-
-TARGETS = (SweepTarget("a", "http://a"),)
-QUICK = find_preset("quick")
-
-
-@pytest.fixture(scope="module")
-def plan() -> Plan:
-    return make_plan(QUICK | SweepSpec(concurrency=(1, 4), depths=(0, 4096), runs=2), TARGETS)
 
 
 @pytest.mark.process
