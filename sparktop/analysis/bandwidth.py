@@ -27,6 +27,11 @@ def _has_gb10s(node: NodeSample | None) -> bool:
     return all(is_gb10(gpu, unified=node.memory.unified) for gpu in node.gpus)
 
 
+def reads_words(read_gb_per_s: float, gb_per_s: float) -> str:
+    """Return memory reads beside the bandwidth in words: "reads 183 of 273 GB/s"."""
+    return f"reads {read_gb_per_s:.0f} of {gb_per_s:.0f} GB/s"
+
+
 def read_percent(
     gpu_gb_per_s: float | None, read_gb_per_s: float | None, node_count: int, lane_count: int
 ) -> float | None:

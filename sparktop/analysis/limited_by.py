@@ -20,6 +20,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktop.analysis.bandwidth import reads_words
 from sparktop.analysis.evidence import Evidence, MachinePoll, Peer, Poll, growth, prefill_s
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.analysis.stall import GB10_POWER_W
@@ -743,7 +744,7 @@ def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepFit, flat: float 
     if read is not None and percent:
         value, limit, unit = read, 100 * read / percent, "GB/s"
         where = " on each machine" if evidence.spans > 1 else ""
-        parts.append(f"reads {value:.0f} of {limit:.0f} GB/s{where}")
+        parts.append(f"{reads_words(value, limit)}{where}")
     if flat is not None:
         parts.append(step)
     if not parts:

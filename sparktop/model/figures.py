@@ -490,7 +490,7 @@ FIGURES = (
     Figure(
         Of.MACHINE,
         "throttled_percent",
-        "Throttled",
+        "Throttled between readings",
         "%",
         "time in which the GPU was slowed, main reason",
         _SPAN,

@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import signed
-from sparktop.model.event import Event, Phase, Severity, condition_label, span_text
+from sparktop.model.event import Event, Phase, Severity, condition_label
 from sparktop.model.figures import Figure
 from sparktop.model.judgement import whole_percent_change
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendState
@@ -92,12 +92,15 @@ class Line(Struct, frozen=True):
     began: datetime | None = None
     """Of the end of a condition: when it began, which is before the event that told it."""
 
-    def words_at(self, when: datetime) -> str:
-        """Return the words, and how much earlier or later than `when` it began, if not then."""
-        apart_s = (when - self.at).total_seconds()
-        if abs(apart_s) <= _SAME_S:
-            return self.words
-        return f"{self.words}, {span_text(abs(apart_s))} {'earlier' if apart_s > 0 else 'later'}"
+    def time_words(self, clock: Callable[[datetime], str]) -> str:
+        """Return its time by `clock`: "09:01:46", or "09:01:46 to 09:02:12"."""
+        begin, end = clock(self.at), clock(self.until or self.at)
+        return begin if begin == end else f"{begin} to {end}"
+
+    def subject_at(self, when: datetime, name: str, clock: Callable[[datetime], str]) -> str:
+        """Return the subject's `name`, and the line's time unless it is a moment that is about `when`."""
+        is_then = self.until is None and abs((when - self.at).total_seconds()) <= _SAME_S
+        return name if is_then else f"{name} {self.time_words(clock)}"
 
 
 class FigureChange(Struct, frozen=True):
@@ -158,17 +161,24 @@ def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, .
     return tuple(sorted(chosen, key=lambda line: (line.at, -line.severity.rank))), remark
 
 
-def main_lines(lines: Sequence[Line], when: datetime, within_s: float) -> tuple[Line, ...]:
+def main_lines(
+    lines: Sequence[Line], when: datetime, within_s: float, main_event: Event | None = None
+) -> tuple[Line, ...]:
     """Return at most two of `lines`, which are in order of time: a possible cause, then the most severe.
 
     The cause is the newest one at `when` or in the minute before. The most severe line is at most `within_s`
-    seconds from `when`, of equal ones the nearest.
+    seconds from `when`, of equal ones that of the main event, else the nearest.
     """
+    about = None if main_event is None else main_event.about
     since, until = when - timedelta(seconds=AROUND_S), when + timedelta(seconds=_SAME_S)
     causes = [line for line in lines if line.is_cause and line.at <= until and _last_of(line, when) >= since]
     apart_s = {line: abs((line.at - when).total_seconds()) for line in lines}
     near_lines = (line for line, seconds in apart_s.items() if seconds <= within_s)
-    most_severe = min(near_lines, key=lambda line: (-line.severity.rank, apart_s[line]), default=None)
+    most_severe = min(
+        near_lines,
+        key=lambda line: (-line.severity.rank, about is None or line.about != about, apart_s[line]),
+        default=None,
+    )
     return tuple(dict.fromkeys(line for line in (*causes[-1:], most_severe) if line is not None))
 
 
@@ -220,12 +230,20 @@ class Around(Struct, frozen=True):
             )
         return "" if self.changes else "No figure moved by more than its scatter."
 
-    def headline(self, name: Callable[[str], str], text: Callable[[str], str]) -> str:
+    def headline(
+        self,
+        name: Callable[[str], str],
+        text: Callable[[str], str],
+        clock: Callable[[datetime], str],
+    ) -> str:
         """Return the lines and the figure that changed most, in a row.
 
-        `name` writes the name of a server or machine, `text` what happened to it.
+        `name` writes the name of a server or machine, `text` what happened to it, `clock` when.
         """
-        parts = [f"{name(line.subject)}: {text(line.words_at(self.at))}" for line in self.lines]
+        parts = [
+            f"{line.subject_at(self.at, name(line.subject), clock)}: {text(line.words)}"
+            for line in self.lines
+        ]
         parts += [change.words(name(change.subject)) for change in self.changes[:1]]
         if not parts and not self.is_comparable:
             return "too short to compare before and after"
@@ -239,7 +257,7 @@ def around(moment: Moment, lines: Sequence[Line], at: datetime, minute: datetime
     """
     main_event = pivot(moment, minute)
     dividing_at = at if main_event is None else main_event.at
-    shown = main_lines(lines, dividing_at, within_s)
+    shown = main_lines(lines, dividing_at, within_s, main_event)
     return replace(compare_minutes(moment, dividing_at), main_event=main_event, lines=shown)
 
 

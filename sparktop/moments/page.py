@@ -53,7 +53,7 @@ def happened_screen(moment: Moment, at: datetime, width: int, height: int) -> li
         ViewSection(title, figures),
         ViewSection("what happened", listed or [[label("nothing")]], span),
     ]
-    headline = seen.headline(str, lambda words: clean(words, _LONG))
+    headline = seen.headline(str, lambda words: clean(words, _LONG), _clock)
     head = sentence_rows((f"{_clock(seen.at)} ", "title"), headline, "title", inner)
     rows = [[label(" "), *row] for row in [*head, *stack(sections, inner, height - 2 - len(head))]]
     return happened_frame(rows, width, height)
@@ -76,7 +76,6 @@ def _clock(time: datetime) -> str:
 
 def _line_rows(line: Line, width: int) -> list[Row]:
     role = "muted" if line.severity is Severity.INFO else severity_role(line.severity)
-    until = "" if line.until is None or line.until == line.at else f"–{_clock(line.until)}"
-    mark = (f"{SEVERITY_SIGNS[line.severity]} {_clock(line.at)}{until} ", role)
+    mark = (f"{SEVERITY_SIGNS[line.severity]} {line.time_words(_clock)} ", role)
     text = f"{line.subject}: {clean(line.words, _LONG)}"
     return sentence_rows(mark, text, "text", width)

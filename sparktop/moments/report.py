@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import pairwise
 from statistics import fmean, median
 from typing import Any
@@ -460,13 +461,10 @@ def _events_section(moment: Moment, most: int) -> Section:
     """Return a section with what happened, oldest first, in at most `most` lines of its own."""
     lines, remark = what_happened(moment, most)
     strong = {Severity.WARNING: "**warning** ", Severity.CRITICAL: "**critical** "}
-    times = (
-        (line, _time_words(moment, line.at), _time_words(moment, line.until or line.at)) for line in lines
-    )
     items = (
-        f"{at}{f' to {until}' if until != at else ''} "
+        f"{line.time_words(partial(_time_words, moment))} "
         f"{strong.get(line.severity, '')}{code(line.subject)}: {escaped(clean(line.words, _LONG))}"
-        for line, at, until in times
+        for line in lines
     )
     return Section("What happened", (escaped(remark),) if remark else (), items=tuple(items))
 
@@ -475,8 +473,9 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     """Yield what changed most in the minute that begins at `at`, figures before and after, and the list."""
     seen = around(moment, what_happened(moment)[0], at, at, AROUND_S)
     when, main_event = seen.at, seen.main_event
-    headline = seen.headline(code, lambda words: escaped(clean(words, _LONG)))
-    head = [f"**{_time_words(moment, when)} {headline}**"]
+    clock = partial(_time_words, moment)
+    headline = seen.headline(code, lambda words: escaped(clean(words, _LONG)), clock)
+    head = [f"**{clock(when)} {headline}**"]
     if main_event is not None and when - at >= _LATER:
         named = f"{code(main_event.subject)}: {escaped(clean(main_event.message, _LONG))}"
         head.append(

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from sparktop.analysis.bandwidth import bandwidth_gb_per_s, read_percent
+from sparktop.analysis.bandwidth import bandwidth_gb_per_s, read_percent, reads_words
 from sparktop.analysis.evidence import Evidence, MachineEvidence, Peer, Poll
 from sparktop.analysis.state import limit_to_show
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
@@ -88,7 +89,7 @@ class ServerLimits:
             return None
         if limit is not None and limit.kind in _TOO_LITTLE_SENT and _has_queue(view):
             return None  # since the verdict, requests have begun to wait
-        return limit_to_show(limit, view.state)
+        return _with_reads(limit_to_show(limit, view.state), view.estimated_read_gb_per_s)
 
     def judge_due(
         self,
@@ -138,6 +139,16 @@ class ServerLimits:
             judged = self._states[name]
             gpu_percent = judged.gpu_percent or (_gpu_now(track, nodes) if track.runs_many else None)
             track.show_limit(judged.limit, gpu_percent)
+
+
+def _with_reads(limit: Limit | None, gb_per_s: float | None) -> Limit | None:
+    """Return a limit by the bandwidth with the reads of now, which figures beside it show, too."""
+    if limit is None or limit.kind is not LimitKind.BANDWIDTH:
+        return limit
+    if limit.value is None or limit.limit is None or gb_per_s is None:
+        return limit
+    judged, now = (reads_words(reads, limit.limit) for reads in (limit.value, gb_per_s))
+    return replace(limit, value=gb_per_s, reason=limit.reason.replace(judged, now))
 
 
 def _gpu_now(track: BackendTrack, nodes: Mapping[str, NodeTrack]) -> float | None:

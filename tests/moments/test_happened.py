@@ -238,23 +238,42 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
     assert [one.words(one.subject) for one in moved] == [
         "Waiting of a 0.7 → 77.5 (111 ×)",
         "Generated tok/s of a 400 → 900 (+125 %)",
-        "Throttled of n 0 % → 3.5 % (+3.5 points)",
+        "Throttled between readings of n 0 % → 3.5 % (+3.5 points)",
     ]
     last = "`a`: kv-full of a; Waiting of `a` 0.7 → 77.5 (111 ×)**"
     text = moment_report(found, "md", at=at(300))
-    assert f"**09:05:00 `b`: setup of b, 50 s earlier; {last}" in text
+    assert f"**09:05:00 `b` 09:04:10: setup of b; {last}" in text
     text = moment_report(replace(found, events=found.events[2:]), "md", at=at(300))
-    assert f"**09:05:00 `sweep`: load on a, 2 min earlier; {last}" in text
+    assert f"**09:05:00 `sweep` 09:03:20: load on a; {last}" in text
     ended = replace(found, events=found.events[2:], sweeps=(replace(sweep, end=at(230)),))
     assert f"**09:05:00 {last}" in moment_report(ended, "md", at=at(300))
     rows = [row_text(row) for row in happened_screen(replace(found, events=other[2:]), at(300), 160, 40)]
-    assert "sweep: load on a, 2 min earlier; a: kv-full of a; Waiting of a 0.7 → 77.5 (111 ×)" in rows[1]
+    began = f"{at(200).astimezone():%H:%M:%S}"
+    assert f"sweep {began}: load on a; a: kv-full of a; Waiting of a 0.7 → 77.5 (111 ×)" in rows[1]
     change = FactChange(at(290), "proxy", "strategy", "least-busy", "round-robin")
     states = FactChange(at(295), "a", "state", "busy", "queueing")
     changed = replace(found, events=other[2:], sweeps=(), changes=(change, states))
-    assert "`proxy`: strategy: least-busy → round-robin, 10 s earlier; `a`: kv-full" in moment_report(
+    assert "`proxy` 09:04:50: strategy: least-busy → round-robin; `a`: kv-full" in moment_report(
         changed, "md", at=at(300)
     )
+
+
+def test_the_headline_names_the_main_event_s_line_with_the_time_that_the_list_gives_it() -> None:
+    """Two become critical at once: the first divides the minutes; its line, which began earlier, is named."""
+    worse = [
+        replace(
+            event(300, "hot", name, severity=Severity.CRITICAL), phase=Phase.WORSE, message="now critical"
+        )
+        for name in "ab"
+    ]
+    found = replace(moment(event(270, "hot", "a"), event(285, "hot", "b"), *worse))
+    text = moment_report(found, "md", at=at(300))
+    assert "**09:05:00 `a` 09:04:30: hot of a; now critical**" in text
+    assert "- 09:04:30 **critical** `a`: hot of a; now critical" in text
+    folded = moment(*(event(298 + 20 * number, "state", "a") for number in range(3)))
+    text = moment_report(folded, "md", at=at(298))
+    assert "`a` 09:04:58 to 09:05:38: state" in text.partition("###")[0]
+    assert "- 09:04:58 to 09:05:38 **warning** `a`: state" in text
 
 
 def record_sweeps(path: Path) -> None:
@@ -287,7 +306,7 @@ def test_a_sweep_that_began_before_the_page_is_on_it_while_it_runs(tmp_path: Pat
         assert ("`sweep`" in text) is bool(found.sweeps)
     recording.close()
     assert starts == {200: [at(100)], 350: [], 1500: [at(400)]}
-    assert "**09:25:20 `sweep`: quick: c = 4" in text
+    assert "**09:25:20 `sweep` 09:06:40: quick: c = 4" in text
 
 
 def test_a_sweep_on_the_screen_is_a_cause_until_it_ends() -> None:

@@ -15,7 +15,7 @@ from sparktop.model.balance import balance_cost
 from sparktop.model.engine import Histogram
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import MemoryPart
-from sparktop.model.snapshot import Latency, Quantile, Snapshot
+from sparktop.model.snapshot import Latency, LimitKind, Quantile, Snapshot
 from sparktop.panels.board.bars import header_row
 from sparktop.panels.board.events import events_screen
 from sparktop.panels.board.scene import Scene, flatten
@@ -30,6 +30,7 @@ from sparktop.panels.server.router import router_panel
 from sparktop.rates import histogram_latency
 from sparktop.report import html, markdown_snapshot, text_snapshot
 from stage.rehearsal import Rehearsal, RouterPart
+from tests.known import known
 from tests.panels.balance_scenes import herd, traced
 
 _WIDTHS = (80, 120, 200)
@@ -114,6 +115,18 @@ def test_a_limit_names_the_cost_of_the_newest_verdict() -> None:
         assert group is None or {reason.partition(", ")[2] for reason in swings} <= {balance_cost(group)}
         named |= {*swings}
     assert len(named) > 1
+
+
+def test_a_limit_by_the_bandwidth_names_the_reads_that_stand_beside_it() -> None:
+    """Verdicts are some seconds old, the figure of a server's reads is not."""
+    played, named = Rehearsal(scenario=SCENARIOS["hot"]), set()
+    for _ in range(60):
+        for view in played.play(1).snapshot().backends:
+            if view.limited_by is not None and view.limited_by.kind is LimitKind.BANDWIDTH:
+                reads = f"reads {known(view.estimated_read_gb_per_s):.0f} of "
+                assert view.limited_by.reason.startswith(reads)
+                named.add(reads)
+    assert len(named) > 12
 
 
 def test_shares_of_two_backends_add_up_or_say_why_not() -> None:

@@ -297,7 +297,7 @@ def event_words(bar: TimeBar) -> str:
     event = max(together, key=lambda event: event.severity.rank)
     position = f"{bar.events.index(event) + 1} of {len(bar.events)}"
     sign = SEVERITY_SIGNS[event.severity]
-    return f"{sign} event {position}: {event.at.astimezone():%H:%M:%S} {event.subject}: {event.message}"
+    return f"{sign} event {position}: {event.since.astimezone():%H:%M:%S} {event.subject}: {event.message}"
 
 
 def cell_of(bar: TimeBar, wall: datetime, cells: int) -> int:

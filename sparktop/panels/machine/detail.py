@@ -719,7 +719,9 @@ def _graphs(view: NodeView) -> list[Graph]:
         clock,
         heat,
         headroom,
-        percent_graph([("throttled", "waiting")], history.throttled_percent, "waiting"),
+        percent_graph(
+            [("throttled", "waiting"), label(" between polls")], history.throttled_percent, "waiting"
+        ),
         cpu,
         *rdma,
         memory,
