@@ -44,8 +44,6 @@ from typing import Any
 from sparktop.engines.document import Answers, count, field, first_model, words
 from sparktop.engines.exposition import Family, Labels, Page, Places, Reader
 from sparktop.engines.lanes import (
-    SHARED_COUNTS,
-    SHARED_GAUGES,
     ExtraReader,
     Fields,
     Histograms,
@@ -149,7 +147,6 @@ _POOLS = {"swa_pool": "sglang:swa_token_usage", "mamba_pool": "sglang:mamba_usag
 _HOST_USED, _HOST_TOTAL = "sglang:hicache_host_used_tokens", "sglang:hicache_host_total_tokens"
 _EXTRAS = ExtraReader(
     (
-        *SHARED_COUNTS,
         (
             "kv_failures",
             ("sglang:num_bootstrap_failed_reqs_total", "sglang:num_transfer_failed_reqs_total"),
@@ -169,7 +166,6 @@ _EXTRAS = ExtraReader(
         ),
     ),
     (
-        *SHARED_GAUGES,
         (
             "pd_bootstrap",
             ("sglang:num_prefill_bootstrap_queue_reqs", "sglang:num_prefill_prealloc_queue_reqs"),

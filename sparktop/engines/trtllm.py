@@ -28,8 +28,6 @@ from sparktop.engines.document import count, field, parse
 from sparktop.engines.exposition import Page, PageError, Reader
 from sparktop.engines.lanes import (
     MAX_LANES,
-    SHARED_COUNTS,
-    SHARED_GAUGES,
     START,
     ExtraReader,
     Fields,
@@ -93,13 +91,11 @@ HISTOGRAMS: Histograms = (
 )
 _EXTRAS = ExtraReader(
     (
-        *SHARED_COUNTS,
         ("failed", ("trtllm_request_error_total",), total),
         ("offload_loaded", ("trtllm_kv_cache_onboard_bytes_total",), total),
         ("offload_stored", ("trtllm_kv_cache_offload_bytes_total",), total),
     ),
     (
-        *SHARED_GAUGES,
         ("paused", ("trtllm_num_paused_requests",), requests),
         ("offload_cache", ("trtllm_kv_cache_host_utilization",), share),
         ("spec_length", ("trtllm_spec_decode_acceptance_length",), total_or_none),

@@ -27,7 +27,7 @@ Not read: V0's swapped requests and CPU cache, which have no successor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -36,7 +36,10 @@ from msgspec.structs import replace
 from sparktop.engines.exposition import Family, Page, Places, Reader
 from sparktop.engines.lanes import (
     CPU,
+    OLDER,
     START,
+    ExtraReader,
+    Extras,
     Fields,
     Histograms,
     LanePage,
@@ -55,8 +58,7 @@ from sparktop.engines.lanes import (
     total_or_none,
     where,
 )
-from sparktop.engines.lanes import VLLM as EXTRAS
-from sparktop.model.engine import EngineSample, LaneSample, PrefixCache
+from sparktop.model.engine import POSITION, EngineSample, LaneSample, PrefixCache
 from sparktop.model.text import clean
 
 _CONFIG = "vllm:cache_config_info"
@@ -131,6 +133,189 @@ HISTOGRAMS: Histograms = (
     ("answer_tokens", ("vllm:request_generation_tokens",)),
     ("request_tokens", ("vllm:request_prompt_tokens",)),
 )
+
+
+# Metrics that only some servers report: moved KV caches, LoRA adapters, refusals.
+#
+# * The value of `vllm:lora_requests_info` is the Unix time at which its labels were true, and each
+#   combination of labels remains on the page: the newest one counts.
+# * vLLM's histograms of NIXL count transfers at the server that reads the KV cache, and expired requests at
+#   the server that holds it.
+# * LMCache's `remote_time_*` are in milliseconds, its other times in seconds.
+# * NIXL's failed transfers include its failed notifications since vLLM 0.33, which keeps the count of these
+#   beside them; versions before, which have no notifications after the expiry, count both apart.
+# * Parsers of tool calls are counted for each choice of a whole answer, and for each piece of a streamed
+#   one: only the first are read.
+
+
+_POSITION_NAME = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+_MOST_POSITIONS = 16
+"""Positions in a draft of which the accepted tokens are read."""
+
+
+def _count_lora(name: str) -> Callable[[Family], float | None]:
+    """Return a function that counts the adapters which the newest sample lists in its label `name`."""
+
+    def count(family: Family) -> float | None:
+        newest = max(family, key=lambda labels: family[labels], default=())
+        listed = label(newest, name)
+        return None if listed is None else float(len([name for name in listed.split(",") if name.strip()]))
+
+    return count
+
+
+def _lora_max(family: Family) -> float | None:
+    return positive_number(label(max(family, key=lambda labels: family[labels], default=()), "max_lora"))
+
+
+def _counters(*names: str) -> tuple[str, ...]:
+    """Return counters of vLLM as its pages spell them."""
+    return tuple(f"vllm:{name}_total" for name in names)
+
+
+def _count_unhealthy(family: Family) -> float | None:
+    """Return how many processes report 0 for their health, of a gauge that is 1 for a healthy one."""
+    is_known = total(family) is not None
+    return float(sum(value == 0 for value in family.values())) if is_known else None
+
+
+_STAGES, _REASONS = "vllm:num_requests_kv_fetch_by_stage", "vllm:num_requests_waiting_by_reason"
+_OFFLOADED = "vllm:kv_offload_total_bytes_total"
+_LORA_INFO = "vllm:lora_requests_info"
+_CACHED = _counters("prompt_tokens_cached_by_source")
+_NIXL_LATE = "nixl_num_notifications_after_expiry"
+_NIXL_NOTICES = "nixl_failed_notifications"
+"""Key of failed notifications until it is known whether they are among the failed transfers."""
+_TOOLS = _counters("tool_call_parser_invocations")
+_WHOLE = ("non_streaming", None)
+
+
+def _tool_calls(*outcomes: str) -> Callable[[Family], float | None]:
+    """Return a function that sums parsed whole answers with one of these outcomes, or with any."""
+
+    def read(family: Family) -> float | None:
+        whole_calls = where(family, "mode", *_WHOLE)
+        return total_or_none(where(whole_calls, "outcome", *outcomes) if outcomes else whole_calls)
+
+    return read
+
+
+def _of_histogram(key: str, name: str) -> Extras:
+    """Return the rows for the sum and the count of a histogram, from which a mean is computed."""
+    return (
+        (f"{key}_sum", (f"{name}_sum",), total_or_none),
+        (f"{key}_count", (f"{name}_count",), total_or_none),
+    )
+
+
+COUNTS: Extras = (
+    ("refused", _counters("admission_rejections"), total),
+    ("corrupted", _counters("corrupted_requests"), total),
+    ("cached_elsewhere", _CACHED, of_label("source", "host", "p2p", "disk", combine=total_or_none)),
+    (
+        "kv_transfer_bytes",
+        ("vllm:nixl_bytes_transferred_sum", "vllm:mooncake_bytes_transferred_sum"),
+        total,
+    ),
+    ("kv_transfer_s", ("vllm:nixl_xfer_time_seconds_sum", "vllm:mooncake_xfer_time_seconds_sum"), total),
+    ("kv_transfers", ("vllm:nixl_xfer_time_seconds_count", "vllm:mooncake_xfer_time_seconds_count"), total),
+    (
+        "kv_failures",
+        _counters(
+            "nixl_num_failed_transfers",
+            "mooncake_num_failed_transfers",
+            "mooncake_num_failed_recvs",
+            "mooncake_store_operation_failed_keys",
+            "hf3fs_num_failed_save",
+            "hf3fs_num_failed_load",
+            "umbp_transfer_failed",
+        ),
+        total,
+    ),
+    (_NIXL_NOTICES, _counters("nixl_num_failed_notifications"), total),
+    ("kv_late_notices", _counters(_NIXL_LATE), total),
+    (
+        "kv_expired",
+        _counters("nixl_num_kv_expired_reqs", "mooncake_num_kv_expired_reqs"),
+        total,
+    ),
+    ("offload_loaded", _counters("kv_offload_load_bytes"), total),
+    ("offload_stored", _counters("kv_offload_store_bytes"), total),
+    (
+        "offload_failures",
+        _counters("kv_offload_allocation_failure", "kv_offload_tiering_promotion_allocation_failures"),
+        total,
+    ),
+    (
+        "tier_failures",
+        _counters("kv_offload_tiering_promotion_job_failures", "kv_offload_tiering_cascade_job_failures"),
+        total,
+    ),
+    ("tier_dropped", _counters("kv_offload_tiering_backpressure_stores_dropped"), total),
+    ("tier_read_bytes", _counters("kv_offload_tiering_read_bytes"), total),
+    ("tier_written_bytes", _counters("kv_offload_tiering_write_bytes"), total),
+    ("tier_hits", _counters("kv_offload_tiering_chunk_hits"), total),
+    ("tier_lookups", _counters("kv_offload_tiering_chunk_queries"), total),
+    *_of_histogram("prefill_kv", "vllm:request_prefill_kv_computed_tokens"),
+    *_of_histogram("request_preemptions", "vllm:request_num_preemptions"),
+    *_of_histogram("block_life", "vllm:kv_block_lifetime_seconds"),
+    *_of_histogram("block_idle", "vllm:kv_block_idle_before_evict_seconds"),
+    *_of_histogram("block_gap", "vllm:kv_block_reuse_gap_seconds"),
+    ("tool_answers", _TOOLS, _tool_calls()),
+    ("tool_calls", _TOOLS, _tool_calls("tool_call")),
+    ("tool_failures", _TOOLS, _tool_calls("error", "failure", "failed", "parse_error", "parser_failure")),
+    ("lmcache_hits", ("lmcache:num_hit_tokens_total",), total),
+    ("lmcache_lookups", ("lmcache:num_requested_tokens_total",), total),
+    ("lmcache_retrieve_s", ("lmcache:time_to_retrieve_sum",), total),
+    ("lmcache_retrieves", ("lmcache:time_to_retrieve_count",), total),
+    ("lmcache_remote_get_ms", ("lmcache:remote_time_to_get_sum",), total),
+    ("lmcache_remote_gets", ("lmcache:remote_time_to_get_count",), total),
+    (
+        "lmcache_failures",
+        tuple(
+            f"lmcache:{name}{suffix}"
+            for name in ("get_blocking_failed_count", "put_failed_count", "remote_ping_errors")
+            for suffix in ("_total", "")
+        ),
+        total,
+    ),
+    (f"offload_loaded{OLDER}", (_OFFLOADED,), of_label("transfer_type", "CPU_to_GPU", combine=total)),
+    (f"offload_stored{OLDER}", (_OFFLOADED,), of_label("transfer_type", "GPU_to_CPU", combine=total)),
+    *(
+        (f"{POSITION}{index}", (_POSITION_NAME,), of_label("position", str(index), combine=total))
+        for index in range(_MOST_POSITIONS)
+    ),
+)
+"""Counters on the page of a vLLM server, those of LMCache inside it included."""
+GAUGES: Extras = (
+    ("kv_fetch_waiting", (_STAGES,), of_label("stage", "waiting_to_start", combine=requests)),
+    ("kv_fetching", (_STAGES,), of_label("stage", "in_progress", combine=requests)),
+    ("deferred", (_REASONS,), of_label("reason", "deferred", combine=requests)),
+    ("sleep_operations", ("vllm:sleep_mode_operations_in_flight",), requests),
+    ("weight_updates", ("vllm:rl_weight_update_operations_in_flight",), requests),
+    ("offload_cache", ("vllm:kv_offload_cpu_cache_usage_perc",), share),
+    ("offload_pending", ("vllm:simple_kv_offload_pending_store_blocks",), total),
+    ("lmcache_local_bytes", ("lmcache:local_cache_usage",), total),
+    ("lmcache_remote_bytes", ("lmcache:remote_cache_usage",), total),
+    ("lmcache_unhealthy", ("lmcache:lmcache_is_healthy",), _count_unhealthy),
+    ("lora_running", (_LORA_INFO,), _count_lora("running_lora_adapters")),
+    ("lora_waiting", (_LORA_INFO,), _count_lora("waiting_lora_adapters")),
+    ("lora_max", (_LORA_INFO,), _lora_max),
+)
+"""Gauges on the page of a vLLM server, those of LMCache inside it included."""
+EXTRAS = ExtraReader(COUNTS, GAUGES)
+
+
+def _count_notices(counts: dict[str, float]) -> None:
+    """Add failed notifications of NIXL to its failed transfers where these do not include them."""
+    notices = counts.pop(_NIXL_NOTICES, None)
+    if notices is not None and "kv_late_notices" not in counts:
+        counts["kv_failures"] = counts.get("kv_failures", 0.0) + notices
+
+
+# The page as a whole.
+
+
 _OF_ONE_PROCESS = (
     START,
     "python_info",
@@ -163,6 +348,8 @@ def sample_of(families: Page, at: float, *, engine: str = "vllm") -> EngineSampl
         for lane, capacity in capacities.items():
             fields[lane]["kv_capacity_tokens"] = capacity
     EXTRAS.add(families, fields, separates)
+    for lane_fields in fields.values():
+        _count_notices(lane_fields.get("counts", {}))
     if engine == "vllm" and _has_several_servers(families):  # the rule holds for vLLM's own pages
         _correct_for_several_servers(page, fields.values())
     return EngineSample(

@@ -26,8 +26,6 @@ from typing import Any
 from sparktop.engines.exposition import Family, Page, Places, Reader
 from sparktop.engines.lanes import (
     DYNAMO_IN_FLIGHT,
-    SHARED_COUNTS,
-    SHARED_GAUGES,
     START,
     ExtraReader,
     Fields,
@@ -65,7 +63,7 @@ _DYNAMO: Fields = (
 )
 _DYNAMO_TIMES: Histograms = (("e2e", ("dynamo_component_request_duration_seconds",)),)
 _DYNAMO_DONE = "dynamo_component_requests_total"
-_DYNAMO_EXTRAS = ExtraReader(SHARED_COUNTS, SHARED_GAUGES)
+_DYNAMO_EXTRAS = ExtraReader()
 DYNAMO_READER = Reader(
     names_of(_DYNAMO, _DYNAMO_TIMES, DYNAMO_IN_FLIGHT, _DYNAMO_DONE, *_DYNAMO_EXTRAS.names)
 )
