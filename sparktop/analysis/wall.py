@@ -246,7 +246,7 @@ def _state_word(view: BackendView, late_s: float) -> str:
 
 
 def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
-    """Return a machine that is watched directly as a machine on a wall; `alerts` are the kinds that hold."""
+    """Return a machine as it stands on a wall; `alerts` are the kinds that hold."""
     sample, failure = view.sample, view.failure
     if failure is not None and failure.kind is FailureKind.LATE:  # its Prometheus is not at fault alone
         return FleetNode(view.name, None if sample is None else sample.at)
@@ -264,7 +264,7 @@ def node_of(view: NodeView, alerts: frozenset[str] = frozenset()) -> FleetNode:
         power_w=sample.gpu_power_w,
         sm_clock_mhz=min((gpu.sm_clock_mhz for gpu in sample.gpus if gpu.sm_clock_mhz), default=None),
         memory_total_bytes=sample.memory.total_bytes,
-        headroom_bytes=sample.memory.headroom_bytes,
+        headroom_bytes=sample.memory.left_bytes,
         load1=sample.cpu.load1,
         backends=tuple(
             dict.fromkeys(process.backend for process in view.engine_processes if process.backend)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import chain, pairwise
@@ -10,13 +11,15 @@ from statistics import median
 from msgspec import structs
 from msgspec.structs import replace
 
-from sparktop.analysis.speed_state import IDLE_PERCENT, SLOW_CLOCK, THROTTLED, Pace, advance_pace
+from sparktop.analysis.speed_state import Pace, advance_pace
+from sparktop.analysis.wall import node_of
 from sparktop.engines.tables import RUNNING
 from sparktop.errors import UsageError
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import GpuReading, NodeIdentity, NodeSample
+from sparktop.model.node import NodeIdentity
 from sparktop.model.router import FleetNode, Scrape
-from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, PrometheusTarget
+from sparktop.model.snapshot import NodeView
+from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget
 from sparktop.model.text import clean
 from sparktop.net.client import in_reader
 from sparktop.net.failure import AnswerError
@@ -485,7 +488,7 @@ class MachineFeed:
 
                 def judge_nodes() -> dict[str, FleetNode]:
                     return {
-                        machine.name: self._judge_node(machine, gathered, to_monotonic_s)
+                        machine.name: self._judge_node(machine, gathered, to_monotonic_s, every_s)
                         for machine in self.machines
                     }
 
@@ -574,51 +577,35 @@ class MachineFeed:
         self._rest_until = self._clock() + _REST_S
         self.problem = clean(f"machines: {error.message}", 200)
 
-    def _judge_node(self, machine: ScrapedMachine, gathered: Known, to_monotonic_s: float) -> FleetNode:
-        """Return a machine as the fleet view shows it, as long as it is not down."""
-        sample = sample_of(machine, gathered, to_monotonic_s)
+    def _judge_node(
+        self, machine: ScrapedMachine, gathered: Known, to_monotonic_s: float, every_s: float
+    ) -> FleetNode:
+        """Return a machine as the fleet view shows it, as long as it is not down.
+
+        What is known of its GPU's clock is kept for the next sample.
+        """
+        sample, thresholds = sample_of(machine, gathered, to_monotonic_s), self._store.thresholds.nodes
         if sample is None:
             return FleetNode(machine.name)
-        gpu, memory = sample.gpus[0] if sample.gpus else GpuReading(0), sample.memory
-        return FleetNode(
-            machine.name,
-            sample.at,
-            state=self._judge_state(machine.name, sample, self._store.thresholds.nodes),
-            gpus=gpus_of(machine, gathered),
-            gpu_percent=gpu.utilization_percent,
-            temperature_c=gpu.temperature_c,
-            power_w=gpu.power_w,
-            sm_clock_mhz=gpu.sm_clock_mhz,
-            memory_total_bytes=memory.total_bytes,
-            headroom_bytes=memory.left_bytes,
-            load1=sample.cpu.load1,
-        )
-
-    def _judge_state(self, name: str, sample: NodeSample, thresholds: NodeThresholds) -> str:
-        """Add a sample to what is known of a machine's clock; return its state, the first word that holds."""
-        left_bytes, warn_bytes, _ = memory_limits(sample.memory, thresholds) or (None, None, None)
-        if left_bytes is not None and warn_bytes is not None and left_bytes < warn_bytes:
-            return "low memory"
-        if not sample.gpus:
-            return "unknown"
-        gpu = sample.gpus[0]
-        self._paces[name] = advance_pace(
-            self._paces.get(name, Pace()),
-            gpu,
-            sample.at,
-            unified=sample.memory.unified,
-            shares={},
-            thresholds=thresholds,
-        )
-        word = self._paces[name].state.word
-        if word in {THROTTLED, SLOW_CLOCK}:
-            return word
-        if gpu.margin_c is not None and gpu.margin_c < thresholds.thermal_margin_warn_c:
-            return "hot"
-        use = gpu.utilization_percent
-        if use is None:
-            return "unknown"
-        return "idle" if use < IDLE_PERCENT else "busy"
+        alerts: set[str] = set()
+        left_bytes, warn_bytes, _ = memory_limits(sample.memory, thresholds) or (math.inf, 0.0, 0.0)
+        if left_bytes < warn_bytes:
+            alerts.add("headroom")
+        pace = Pace()
+        for gpu in sample.gpus[:1]:  # which stands for all of them
+            pace = self._paces[machine.name] = advance_pace(
+                self._paces.get(machine.name, pace),
+                gpu,
+                sample.at,
+                unified=sample.memory.unified,
+                shares={},
+                thresholds=thresholds,
+            )
+            if gpu.margin_c is not None and gpu.margin_c < thresholds.thermal_margin_warn_c:
+                alerts.add("thermal")
+        scrape = Scrape(self._target.name, every_s)
+        view = NodeView(machine.name, "prometheus", sample, speed=pace.state, scrape=scrape)
+        return replace(node_of(view, frozenset(alerts)), gpus=gpus_of(machine, gathered))
 
 
 def _is_down(machine: ScrapedMachine, dead: Collection[ScrapeKey]) -> bool:
