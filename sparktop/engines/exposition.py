@@ -19,8 +19,7 @@ from functools import cached_property, lru_cache
 from operator import getitem
 from typing import TypeAlias, TypeVar, cast
 
-from sparktop.errors import SparktopError
-from sparktop.model.failure import FailureKind
+from sparktop.model.failure import FailureError, FailureKind
 
 MAX_SAMPLES = 50_000
 """Wanted samples accepted from one page; vLLM 0.32 has about 205 per engine."""
@@ -373,15 +372,5 @@ class Page(Mapping[str, Family]):
         return len(self.places)
 
 
-class PageError(SparktopError):
-    """A response that cannot be read as a metrics page; the error's text is one clean line.
-
-    Attributes:
-        kind: category of the fault, which becomes the `kind` of the `Failure` that reports it.
-        message: what is wrong with the response, such as "an HTML page, not metrics".
-    """
-
-    def __init__(self, kind: FailureKind, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = message
+class PageError(FailureError):
+    """A response that cannot be read as a metrics page."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import entries, open_regular, read_bytes
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import Failure, FailureError, FailureKind
 from sparktop.model.ranks import (
     Communicator,
     MissingRank,
@@ -191,13 +191,8 @@ _GATHER_S = 5
 Address = tuple[str, int]
 
 
-class QueryError(Exception):
-    """A query without an answer; the message is one clean line."""
-
-    def __init__(self, kind: FailureKind, message: str) -> None:
-        """Store the kind of failure and the message."""
-        super().__init__(message)
-        self.kind = kind
+class QueryError(FailureError):
+    """Raised where NCCL gave no usable answer."""
 
 
 async def query(address: Address, deadline_s: float) -> RanksAnswer:
@@ -483,7 +478,7 @@ class RasReader:
                 answer = await query(address, max(0.1, end - self._clock()))
             except QueryError as error:
                 if error.kind is not FailureKind.REFUSED:
-                    return Failure(error.kind, clean(error, 300), self._clock())
+                    return error.failure(self._clock())
             else:
                 return RanksReply(answer, _warning(answer))
         why = (

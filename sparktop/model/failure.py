@@ -1,4 +1,4 @@
-"""`Failure`: what polling a server, router or machine returns where there is no sample."""
+"""`Failure`: what a poll of a server, router or machine returns without a sample; the error behind it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from sparktop.model.text import TextEnum
+from sparktop.model.text import TextEnum, clean
 
 
 class FailureKind(TextEnum):
@@ -77,6 +77,24 @@ class Failure(Struct, frozen=True):
     """One clean line: what failed and, where known, what to do."""
     at: float
     """When the failure was noticed, in monotonic seconds of this machine."""
+
+
+class FailureError(Exception):
+    """Raised where something could not be read; whoever polls makes a `Failure` of it.
+
+    Attributes:
+        kind: category of the fault.
+        message: what is wrong, in one clean line.
+    """
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.message = clean(message)
+
+    def failure(self, at: float) -> Failure:
+        """Return the failure, noticed at `at` (monotonic seconds)."""
+        return Failure(self.kind, self.message, at)
 
 
 class RequestFailure(Failure, frozen=True):

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote, quote_plus, urljoin, urlsplit, urlunsplit
 
 from sparktop.files import connections_that_fit
-from sparktop.model.failure import FailureKind
+from sparktop.model.failure import FailureError, FailureKind
 from sparktop.model.text import clean, reason_of
 
 _APART = r"[\W_]{0,6}"
@@ -59,13 +59,8 @@ _UNKNOWN_SIGNERS = frozenset({18, 19, 20, 21})
 """OpenSSL's codes for a certificate whose signer is not trusted, not one that has expired, for instance."""
 
 
-class AnswerError(Exception):
-    """Raised where an HTTP answer is missing or unusable; has the failure kind and a one-line message."""
-
-    def __init__(self, kind: FailureKind, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = clean(message)
+class AnswerError(FailureError):
+    """Raised where an HTTP answer is missing or unusable."""
 
 
 def status_error(

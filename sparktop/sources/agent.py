@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from msgspec.structs import replace
 
 from sparktop import __version__
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import Failure, FailureError, FailureKind
 from sparktop.model.node import ClockGap, NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReply
 from sparktop.model.targets import NodeTarget
@@ -204,7 +204,7 @@ class AgentSource(HttpSource):
         try:
             request = (self.show_processes, self.interval_s)
             return await self._replies.poll(ask, end, self._sleep, request)
-        except (AnswerError, WireError) as error:
+        except FailureError as error:
             late_words = self._replies.nothing_new if error.kind is FailureKind.TIMEOUT else None
             return Failure(error.kind, clean(late_words or str(error)), self._clock())
 
@@ -214,7 +214,7 @@ class AgentSource(HttpSource):
         try:
             body, _ = await self._fetch(RANKS_PATH, end)
             return await read_beside(partial(decode_ranks, body), len(body))
-        except (AnswerError, WireError) as error:
+        except FailureError as error:
             message = str(error)
             if error.kind is FailureKind.NOT_FOUND:
                 message = f"the agent at {self._where} is too old to ask NCCL: update sparktop there"

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from sparktop import __version__
-from sparktop.model.failure import FailureKind
+from sparktop.model.failure import FailureError, FailureKind
 from sparktop.model.node import NodeSample
 from sparktop.model.ranks import RANKS_SCHEMA, RanksReply
 from sparktop.model.text import clean
@@ -59,16 +59,8 @@ _OLD_AGENT = "sparktop there is too old to ask NCCL: update it"
 Decoded = TypeVar("Decoded")
 
 
-class WireError(Exception):
-    """Raised for an agent's reply that does not follow the schema or is a refusal.
-
-    The message is one clean line.
-    """
-
-    def __init__(self, kind: FailureKind, message: str) -> None:
-        """Store `kind` and `message`, from which the caller makes a `Failure`."""
-        super().__init__(message)
-        self.kind = kind
+class WireError(FailureError):
+    """Raised for an agent's reply that does not follow the schema or is a refusal."""
 
 
 def decode(body: bytes) -> Reply:

@@ -15,7 +15,7 @@ from sparktop.engines.document import listed_models, parse
 from sparktop.engines.openai import NOTE, owners_of
 from sparktop.engines.router_pages import LISTS, LIVELINESS, RUNNING, TITLES, WORKERS, is_litellm
 from sparktop.model.engine import EngineIdentity, EngineSample
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import Failure, FailureError, FailureKind
 from sparktop.model.node import end_marks
 from sparktop.model.series import known_sum
 from sparktop.model.targets import BackendTarget
@@ -87,9 +87,7 @@ class RouteChoice:
         elif not self._has_tried_lately():
             self._tried_at = self._clock()
 
-    def note_answer(
-        self, route: str, sample: EngineSample, reason: AnswerError | PageError | None
-    ) -> EngineSample:
+    def note_answer(self, route: str, sample: EngineSample, reason: FailureError | None) -> EngineSample:
         """Note the route that answered, and return its sample, with a note if that is a list of models.
 
         `reason` is why the routes before it did not answer; None if it was the first.
@@ -201,7 +199,7 @@ class EngineSource(HttpSource):
             done.result()  # a programming error of the task is re-raised here, where the scheduler catches it
         try:
             sample = await self._read_server(deadline_s)
-        except (AnswerError, PageError) as error:
+        except FailureError as error:
             self._identity_due = True
             title = await self._router_by_error(error, deadline_s)
             if title is not None:
@@ -210,7 +208,7 @@ class EngineSource(HttpSource):
                 self._known_engine, self._dead = self._target.engine, None
             elif error.kind is FailureKind.LOADING and self._has_health:
                 return self._dead_engine_failure(error.message)
-            return Failure(error.kind, clean(error.message), self._clock())
+            return error.failure(self._clock())
         title = await self._router_by_sample(sample, deadline_s)
         if title is not None:
             return self._router_failure(title)
@@ -257,7 +255,7 @@ class EngineSource(HttpSource):
 
         If none does, raise the error of the usual metrics page, or else that of the first route.
         """
-        reason: AnswerError | PageError | None = None
+        reason: FailureError | None = None
         all_tried = False
         for route in routes:
             if reason is not None and end <= asyncio.get_running_loop().time():
@@ -316,7 +314,7 @@ class EngineSource(HttpSource):
         try:
             answer = await self._get(llamacpp.PROPS, _left_s(end))
             props = parse(answer.body)
-        except (AnswerError, PageError) as error:
+        except FailureError as error:
             if self._known_engine != "llamacpp" or error.kind not in _NO_PROPS:
                 raise
         if props is not None and llamacpp.is_asleep(props):
@@ -371,7 +369,7 @@ class EngineSource(HttpSource):
         except AnswerError:
             return False
 
-    async def _router_by_error(self, error: AnswerError | PageError, deadline_s: float) -> str | None:
+    async def _router_by_error(self, error: FailureError, deadline_s: float) -> str | None:
         """Return the name of the router that answers at this address, judged by a failed poll; else None."""
         if error.kind is FailureKind.ROUTER:
             return error.message
@@ -411,7 +409,7 @@ class EngineSource(HttpSource):
         for path in paths:
             try:
                 listing = LISTS[path]((await self._get(path, deadline_s)).body)
-            except (AnswerError, PageError):
+            except FailureError:
                 continue
             if listing is not None:
                 return TITLES[listing.kind]
@@ -504,7 +502,7 @@ class EngineSource(HttpSource):
         answers: dict[str, object] = {}
         for path in kind.facts:
             for name in (path, *([older[path]] if path in older else ())):
-                with suppress(AnswerError, PageError):
+                with suppress(FailureError):
                     body = (await self._get(name, _IDENTITY_DEADLINE_S)).body
                     answers[path] = await read_beside(partial(parse, body), len(body))
                     break

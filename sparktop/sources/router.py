@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from sparktop.engines import PageError
 from sparktop.engines.document import entries, field, parse, words
 from sparktop.engines.exposition import Family, Reader
 from sparktop.engines.router_pages import (
@@ -27,7 +26,7 @@ from sparktop.engines.router_pages import (
     is_litellm,
     read_router_page,
 )
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import Failure, FailureError, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample
 from sparktop.model.targets import RouterTarget
 from sparktop.model.text import clean
@@ -141,9 +140,6 @@ _ADDRESS_LIMIT = 300
 _NO_DATABASE = "No connected db"
 """Part of the answer (status 400) of a LiteLLM without a database to any key but its master key."""
 
-Trouble = AnswerError | PageError
-"""Why a route of a router could not be read."""
-
 
 class RouterSource(HttpSource):
     """Polls one router: LiteLLM on its read-only HTTP routes (`PATHS`), others on their metrics page."""
@@ -185,7 +181,7 @@ class RouterSource(HttpSource):
                 note = f"{self._where} answers, but not as a router that this version knows"
                 other_reading = await self._read_other(end - asyncio.get_running_loop().time())
                 return other_reading or RouterSample(self._clock(), note=clean(note))
-            return Failure(error.kind, clean(error.message), self._clock())
+            return error.failure(self._clock())
         if not is_litellm(answer.body):
             self._forget_reports()
             note = f"{self._where} answers {LIVELINESS}, but not as LiteLLM does"
@@ -224,10 +220,10 @@ class RouterSource(HttpSource):
             try:
                 answer = await self._get(path, max(0.01, end - asyncio.get_running_loop().time()))
                 page = await read_beside(partial(read, answer.body), len(answer.body))
-            except (AnswerError, PageError) as error:
+            except FailureError as error:
                 if route is None or error.kind is FailureKind.NOT_FOUND:
                     continue
-                return Failure(error.kind, clean(error.message), self._clock())
+                return error.failure(self._clock())
             if page is not None:
                 result = index, answer, page
                 if page.deployments is not None or page.kind not in _WITH_LISTS:
@@ -261,7 +257,7 @@ class RouterSource(HttpSource):
         try:
             body = (await self._get(METRICS, deadline_s)).body
             self._counts = await read_beside(partial(read_counts, body), len(body))
-        except (AnswerError, PageError) as error:
+        except FailureError as error:
             self._counts = None
             passing = isinstance(error, AnswerError) and error.kind is FailureKind.TIMEOUT
             if not passing:
@@ -303,7 +299,7 @@ class RouterSource(HttpSource):
         passing = any(not self._is_refusal(other) for other in troubles.values())
         self._facts_at = self._clock() + (_FACTS_RETRY_S if passing else _FACTS_AGAIN_S)
 
-    async def _request_facts(self, deadline_s: float) -> tuple[dict[str, object], dict[str, Trouble]]:
+    async def _request_facts(self, deadline_s: float) -> tuple[dict[str, object], dict[str, FailureError]]:
         """Request in sequence the routes on which the router reports about itself.
 
         Return (parsed answers by path, errors by path). Stop after an error on `MODELS`, because the later
@@ -311,7 +307,7 @@ class RouterSource(HttpSource):
         """
         end = asyncio.get_running_loop().time() + deadline_s
         answers: dict[str, object] = {}
-        troubles: dict[str, Trouble] = {}
+        troubles: dict[str, FailureError] = {}
         for path in (READINESS, MODELS, SETTINGS, DETAILS):
             if MODELS in troubles or (path == DETAILS and _read_version(answers) is not None):
                 break
@@ -322,17 +318,17 @@ class RouterSource(HttpSource):
             try:
                 body = (await self._get(path, max(0.01, left_s))).body
                 answers[path] = await read_beside(partial(parse, body), len(body))
-            except (AnswerError, PageError) as error:
+            except FailureError as error:
                 troubles[path] = error
         return answers, troubles
 
-    def _is_refusal(self, trouble: Trouble) -> bool:
+    def _is_refusal(self, trouble: FailureError) -> bool:
         """Return True for an error that a retry would not change, such as a refused key."""
         if trouble.kind is FailureKind.HTTP:
             return self._target.api_key is None or _NO_DATABASE in trouble.message
         return trouble.kind in {FailureKind.UNAUTHORIZED, FailureKind.NOT_FOUND}
 
-    def _refusal_note(self, trouble: Trouble) -> str:
+    def _refusal_note(self, trouble: FailureError) -> str:
         """Return a note for the user about a refused list of deployments, with the remedy."""
         if self._unusable_key is not None:
             return self._unusable_key

@@ -469,7 +469,7 @@ class SshSource:
         except WireError as error:
             return self._failure(error.kind, f"{self._where}: {error}")
         except LinkError as error:  # names the machine
-            return self._failure(error.kind, error.message)
+            return error.failure(self._clock())
         finally:
             if link is not None:
                 await link.close()

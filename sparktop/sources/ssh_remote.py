@@ -16,7 +16,7 @@ from importlib.util import find_spec
 
 from msgspec import Struct
 
-from sparktop.model.failure import FailureKind
+from sparktop.model.failure import FailureError, FailureKind
 from sparktop.model.text import clean
 
 _PACKAGES = ("hardware",)
@@ -252,13 +252,8 @@ _NETWORK = (
 """Text in ssh's stderr, its failure kind and our message; the first match counts."""
 
 
-class LinkError(Exception):
-    """Raised where an ssh connection failed; has the failure kind and a one-line message."""
-
-    def __init__(self, kind: FailureKind, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
-        self.message = clean(message)
+class LinkError(FailureError):
+    """Raised where an ssh connection failed."""
 
 
 class SshEnding(Struct, frozen=True):

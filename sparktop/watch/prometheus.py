@@ -150,7 +150,7 @@ class PrometheusFeed:
             self.pace.count_answer()
 
     def _deliver_failure(self, error: AnswerError) -> None:
-        self._deliver(self._key, Failure(error.kind, clean(error.message), self._clock()), None)
+        self._deliver(self._key, error.failure(self._clock()), None)
 
     async def _query_once(self, began: float) -> None:
         """Query what is due, in this order: clocks, `up`, servers, figures of all, samples of a few."""
@@ -467,7 +467,7 @@ class SampleReader:
         try:
             reading = read_page(page, at=min(at, self._clock()), engine=server.engine)
         except PageError as error:
-            reading = Failure(error.kind, clean(error.message), self._clock())
+            reading = error.failure(self._clock())
         self._deliver(key, reading, took_ms)
 
     def deliver_dead(self, servers: Iterable[FoundServer]) -> None:
