@@ -25,20 +25,19 @@ class CanvasScreen(BaseScreen[None]):
 
     DEFAULT_CSS = """
     CanvasScreen { layers: default prompt; }
-    CanvasScreen > Input {
-        dock: bottom; height: 1; border: none; padding: 0 1; display: none; background: $background;
-    }
+    CanvasScreen > Input { dock: bottom; height: 1; border: none; padding: 0 1; background: $background; }
     CanvasScreen > Input:focus { border: none; }
     CanvasScreen > Static {
-        dock: bottom; layer: prompt; width: auto; height: 1; padding: 0 1; display: none;
+        dock: bottom; layer: prompt; width: auto; height: 1; padding: 0 1;
         background: $background; color: $foreground-muted;
     }
-    CanvasScreen > .asking { display: block; }
     """
     AUTO_FOCUS = "#canvas"
     footer_rows = 1  # for the row of keys at the bottom; 0 for a picture without it
     footer_actions: Mapping[str, str] = {}
     """Actions of keys in the footer that are in no table, by what is shown."""
+    asked = ""
+    """Name of the input line that is open; "" while none is."""
 
     def __init__(self, styles: RoleStyles, keys: Sequence[Key]) -> None:
         """Start without rows; `keys` is the table of keys of this screen."""
@@ -57,21 +56,22 @@ class CanvasScreen(BaseScreen[None]):
         """Yield the widget that shows all rows."""
         yield self.canvas
 
-    def open_line(self, line: Input, words: str, value: str = "") -> None:
-        """Open an input line with the text `value`; `words` are its name and what to type: "name: words"."""
-        name, _, line.placeholder = words.partition(": ")
-        line.value, line.cursor_position = value, len(value)
-        line.styles.padding = (0, 1, 0, cell_width(name) + 3)
-        prompt = self.query_one("#prompt", Static)
-        prompt.update(f"{name}:")
-        for widget in (line, prompt):
-            widget.add_class("asking")
+    def open_line(self, words: str, value: str = "") -> None:
+        """Open an input line with the text `value`; `words` are its name and what to type: "name: words".
+
+        It is mounted only here: its style sheet would delay the first picture.
+        """
+        self.close_line()
+        self.asked, _, what_to_type = words.partition(": ")
+        line = Input(value, what_to_type)
+        line.styles.padding = (0, 1, 0, cell_width(self.asked) + 3)
+        self.mount(line, Static(f"{self.asked}:", markup=False))
         line.focus()
 
-    def close_line(self, line: Input) -> None:
-        """Close an input line, and let keys be actions again."""
-        for widget in (line, self.query_one("#prompt", Static)):
-            widget.remove_class("asking")
+    def close_line(self) -> None:
+        """Close the input line if one is open, and let keys be actions again."""
+        self.asked = ""
+        self.query_children("Input, Static").remove()
         self.canvas.focus()
 
     def on_resize(self, _: events.Resize) -> None:

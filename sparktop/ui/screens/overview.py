@@ -13,10 +13,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from textual import events, on
-from textual.app import ComposeResult
+from textual import events
 from textual.message import Message
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from sparktop.analysis.summary import verdict
 from sparktop.analysis.wall import wall_of
@@ -154,13 +153,6 @@ class OverviewScreen(CanvasScreen):
         """The past moment whose minutes were read last, and these; why they could not be."""
         self._reading_since: float | None = None
         """Monotonic time since when minutes are read; None while none are."""
-
-    def compose(self) -> ComposeResult:
-        """Yield the widget that shows all rows, and the input lines, which are hidden at first."""
-        yield self.canvas
-        yield Input(id="filter")
-        yield Input(id="time")
-        yield Static(id="prompt", markup=False)
 
     def redraw(self) -> None:
         """Draw a new snapshot, or the past moment that the timeline chooses."""
@@ -374,10 +366,10 @@ class OverviewScreen(CanvasScreen):
         of what is shown, leave a list of a wall, leave the panel shown alone, drop the filter, remove a
         finished sweep, drop the selection.
         """
-        if self._is_asking("time"):
-            self._close_line("time")
-        elif self._is_asking("filter"):
-            self._close_line("filter")
+        if self.asked == "time":
+            self.close_line()
+        elif self.asked == "filter":
+            self.close_line()
             self._filter_by("")
         elif self._countdown:
             self.desk.call_off()
@@ -831,32 +823,21 @@ class OverviewScreen(CanvasScreen):
 
     # The filter and the line of a time
 
-    def _is_asking(self, name: str) -> bool:
-        """Return whether the input line "filter" or "time" is open."""
-        return self.query_one(f"#{name}", Input).has_class("asking")
-
-    def _close_line(self, name: str) -> None:
-        self.close_line(self.query_one(f"#{name}", Input))
-
     def on_key(self, event: events.Key) -> None:
         """Close an open input line when Esc is pressed, even if Esc is configured for another action."""
-        if event.key == "escape" and (self._is_asking("filter") or self._is_asking("time")):
+        if event.key == "escape" and self.asked:
             event.stop()
             self.action_back()
 
     def action_filter(self) -> None:
         """Open the filter's input line."""
-        self.open_line(self.query_one("#filter", Input), _FILTER_WORDS, self.view.filter)
-
-    @on(Input.Submitted, "#filter")
-    def _keep_filter(self) -> None:
-        self._close_line("filter")
+        self.open_line(_FILTER_WORDS, self.view.filter)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Apply the filter words typed so far; drop a refusal, which covers the time that is typed."""
-        if event.input.id == "time":
+        if self.asked == "time":
             self.app.clear_notifications()
-        if event.input.id == "filter" and event.input.has_class("asking"):
+        if self.asked == "filter":
             self._first_row = self._scroll = 0
             self._filter_by(clean(event.value, 80))
 
@@ -868,14 +849,16 @@ class OverviewScreen(CanvasScreen):
         from sparktop.recording.when import EXAMPLES  # late: few type a time
 
         if self.timeline.span() is not None:
-            self.open_line(self.query_one("#time", Input), f"time: {EXAMPLES}")
+            self.open_line(f"time: {EXAMPLES}")
 
-    @on(Input.Submitted, "#time")
-    def _go_to_typed(self, event: Input.Submitted) -> None:
-        """Show the moment of the typed time; if the time is invalid, show an error and keep the line open."""
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the filter, or show the moment of the typed time.
+
+        If the time is invalid, show an error and keep the line open.
+        """
         span = self.timeline.span()
-        if span is None or not event.value.strip():
-            self._close_line("time")
+        if self.asked != "time" or span is None or not event.value.strip():
+            self.close_line()
             return
         from sparktop.recording.when import read_time, require_within  # late: as above
 
@@ -884,7 +867,7 @@ class OverviewScreen(CanvasScreen):
         except UsageError as error:
             self.notify(str(error), severity="warning", timeout=6, markup=False)
             return
-        self._close_line("time")
+        self.close_line()
         self.timeline.go(moment)
         self.redraw()
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Sequence
-from enum import Enum
 from pathlib import Path
 
-from textual.app import ComposeResult
-from textual.widgets import Input, Static
+from textual.widgets import Input
 from textual.worker import Worker, WorkerState
 
 from sparktop.config.keys import Key
@@ -168,11 +166,11 @@ _MOST_NAMED = 8
 """Results that the question before a deletion names."""
 
 
-class Asked(Enum):
-    """The purposes for which the input line can be open; each value is the line's placeholder text."""
-
-    SEARCH = "find: words in name, targets, model, status, day … esc drops it"
-    IMPORT = "file: path of a result of llama-benchy, aiperf, guidellm or vllm bench serve"
+_LINES = {
+    "search": "find: words in name, targets, model, status, day … esc drops it",
+    "import": "file: path of a result of llama-benchy, aiperf, guidellm or vllm bench serve",
+}
+"""Name of an input line and what to type, by what it is for."""
 
 
 class HistoryScreen(CanvasScreen):
@@ -211,13 +209,6 @@ class HistoryScreen(CanvasScreen):
         self._previews: dict[str, tuple[HistoryRow, SweepView | None]] = {}
         """Views of results by key, with the row of the file that was read; None if it cannot be read."""
         self._open_source = open_source
-        self._asked: Asked | None = None
-
-    def compose(self) -> ComposeResult:
-        """Yield the widget that shows all rows, and the input line, which is hidden at first."""
-        yield self.canvas
-        yield Input(id="line")
-        yield Static(id="prompt", markup=False)
 
     def on_mount(self) -> None:
         """Scan the folder of results now, and then every few seconds."""
@@ -476,23 +467,14 @@ class HistoryScreen(CanvasScreen):
 
     # The line at the bottom
 
-    @property
-    def _line(self) -> Input:
-        return self.query_one("#line", Input)
-
     def action_ask(self, what: str) -> None:
         """Open the input line for `what`: "search" or "import" (the path of a file)."""
-        self._asked = asked = Asked[what.upper()]
-        self.open_line(self._line, asked.value, self._query if asked is Asked.SEARCH else "")
+        self.open_line(_LINES[what], self._query if what == "search" else "")
         self._say("")
-
-    def _close_line(self) -> None:
-        self._asked = None
-        self.close_line(self._line)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Apply the search words typed so far."""
-        if self._asked is Asked.SEARCH:
+        if self.asked == "find":
             self._query = clean(event.value, 80)
             self._apply_search()
             self._paint()
@@ -500,10 +482,10 @@ class HistoryScreen(CanvasScreen):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Import the file whose path was typed, or keep the search."""
         path = event.value.strip()
-        if self._asked is Asked.IMPORT and path:
+        if self.asked == "file" and path:
             self._start_work(self._import(path))
         else:
-            self._close_line()
+            self.close_line()
 
     async def _import(self, words: str) -> None:
         try:
@@ -511,7 +493,7 @@ class HistoryScreen(CanvasScreen):
         except SparktopError as error:
             self._say(self._history.short(error))  # a notification would cover the line, which takes keys
             return
-        self._close_line()
+        self.close_line()
         self._chosen, self._query = key, ""
         self._show_read_rows(self._unread)
         self._say(f"kept as {clean(key, 80)}: enter opens it")
@@ -522,9 +504,9 @@ class HistoryScreen(CanvasScreen):
         The step is the first of these that applies: close the input line, drop the search, drop the marks,
         close the screen.
         """
-        if self._asked is not None:
-            searched = self._asked is Asked.SEARCH
-            self._close_line()
+        if self.asked:
+            searched = self.asked == "find"
+            self.close_line()
             self._query = "" if searched else self._query
         elif self._query:
             self._query = ""

@@ -157,7 +157,7 @@ async def test_keys_typed_times_and_clicks_choose_the_moment(stage: Stage) -> No
         assert "is before what is kept" in await stage.refused("g", *"2h", "enter")
         await stage.press("escape")
         assert stage.shown.at == pytest.approx(20, abs=1)
-        assert not stage.overview._is_asking("time")
+        assert not stage.overview.asked
         for key in ("s", "S"):
             assert await stage.refused(key) == "a past moment is shown: p goes back to live"
         stage.app.action_next_interval()
