@@ -21,6 +21,7 @@ LATE = (
     "sparktop.store.balance_judging",
     "sparktop.sweep.plan.plan",
     "sparktop.sweep.session",
+    "sparktop.watch.state_files",
 )
 """What no start needs: the reading of servers, judgements, screens of their own, sweeps."""
 HEAVY = ("pydantic", "httpx", "aiohttp", "psutil", "plotext", "pynvml", "tomlkit", "jinja2")

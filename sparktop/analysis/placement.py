@@ -108,14 +108,12 @@ _ENGINES = (
     ("sglang", "sglang"),
     ("llama-server", "llamacpp"),
     ("trtllm", "trtllm"),
-    ("tensorrt[_-]llm", "trtllm"),
+    ("tensorrt_llm", "trtllm"),
+    ("tensorrt-llm", "trtllm"),
     ("ollama", "ollama"),
     ("text-generation", "tgi"),
 )
-"""(regular expression for the begin of a process name, engine), for names such as "VLLM::Worker_TP0" or
-"ollama_llama_server"."""
-# The names of engines in a text, a group for each.
-_ENGINE = re.compile("|".join(f"({pattern})(?![a-z0-9])" for pattern, _ in _ENGINES), re.IGNORECASE)
+"""(first word of a process name, engine), for names such as "VLLM::Worker_TP0" or "ollama_llama_server"."""
 _RANK = re.compile(r"_(PP|TP)(\d{1,4})(?!\d)")
 """Kinds and numbers of ranks in the name of a worker process."""
 
@@ -140,8 +138,12 @@ class _Follower(NamedTuple):
 @lru_cache(maxsize=1024)
 def engine_of(process_name: str) -> str | None:
     """Return the name of the engine whose processes have names like `process_name`; None for no engine."""
-    result = _ENGINE.match(process_name)
-    return _ENGINES[result.lastindex - 1][1] if result and result.lastindex else None
+    name = process_name.lower()
+    return next((engine for word, engine in _ENGINES if _begins_with(name, word)), None)
+
+
+def _begins_with(name: str, word: str) -> bool:
+    return name.startswith(word) and not name[len(word) :][:1].isalnum()
 
 
 @lru_cache(maxsize=1024)

@@ -44,7 +44,6 @@ from sparktop.model.targets import (
 from sparktop.model.text import clean
 from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.ranks import RankAsker
-from sparktop.watch.state_files import follow_announced, keep_setups, keep_starts
 from sparktop.watch.through import Through
 from sparktop.watch.ways import Ways, poll_once
 
@@ -64,7 +63,7 @@ QUICKEN_EVERY_S = 1.0
 """Seconds between two updates of the groups' poll rates."""
 TRY_WITHIN_S = 3.0
 """Seconds that a server listed by a router may take for its first answer."""
-_READING = ("sparktop.watch.scheduler", "sparktop.watch.discovery")
+_READING = ("sparktop.watch.scheduler", "sparktop.watch.discovery", "sparktop.watch.state_files")
 """Modules that every watch needs, loaded in a thread."""
 
 
@@ -145,6 +144,7 @@ class Monitor:
         if not self._running:  # stopped while loading
             return
         from sparktop.watch.scheduler import LoadCadence
+        from sparktop.watch.state_files import follow_announced, keep_setups, keep_starts
 
         self._cadence = LoadCadence()
         watch = self._watch
