@@ -32,8 +32,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.demo.engine_page import EngineHistograms, engine_page
-from sparktop.demo.faults import FAULTS, Fault, FaultRun
 from sparktop.demo.machine import SLOW_MHZ, MachineReader, SimulatedMachine
+from sparktop.demo.scenario import FAULTS, Fault, FaultRun
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineSample
 from sparktop.model.event import Progress

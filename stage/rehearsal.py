@@ -13,9 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.demo.engine_page import VERSION, engine_page
-from sparktop.demo.faults import Fault, FaultRun
 from sparktop.demo.machine import MachineReader, SimulatedMachine
-from sparktop.demo.scenario import Scenario, backend_name
+from sparktop.demo.scenario import Fault, FaultRun, Scenario, backend_name
 from sparktop.engines import read_page
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind

@@ -67,8 +67,14 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_start(arguments.start, arguments.form)
     from sparktop.commands.choice import apply_arguments
     from sparktop.doctor.check import Status, any_failed, next_step
-    from sparktop.doctor.machine import check_open_files, check_recorder, check_versions, open_file_limits
-    from sparktop.doctor.terminal import check_terminal, read_terminal
+    from sparktop.doctor.machine import (
+        check_open_files,
+        check_recorder,
+        check_terminal,
+        check_versions,
+        open_file_limits,
+        read_terminal,
+    )
     from sparktop.logfile import open_log
 
     open_log(os.environ)

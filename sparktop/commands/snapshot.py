@@ -220,9 +220,9 @@ def render(
 
         return text_snapshot.render(snapshot, TEXT_WIDTH).rstrip("\n") + "\n"
     if form == "md":
-        from sparktop.report import markdown_snapshot
+        from sparktop.report import text_snapshot
 
-        return markdown_snapshot.render(snapshot)
+        return text_snapshot.markdown(snapshot)
     if form in {"svg", "html"}:
         return _draw_screen(snapshot, form, size, theme)
     from sparktop.report import json_snapshot

@@ -26,10 +26,9 @@ from sparktop.demo.engine_requests import (
     read_completion,
     read_prompt,
 )
-from sparktop.demo.faults import Fault, FaultRun
 from sparktop.demo.load import LoadPause
 from sparktop.demo.machine import MachineReader
-from sparktop.demo.scenario import DemoServer, Restarts
+from sparktop.demo.scenario import DemoServer, Fault, FaultRun, Restarts
 from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent, Gauges, SimulatedRequest
 from sparktop.simulation.routers import Router

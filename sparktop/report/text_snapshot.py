@@ -1,4 +1,4 @@
-"""A snapshot as plain text: its tables aligned, without escape sequences."""
+"""A snapshot as plain text with aligned tables, and as GitHub-flavoured Markdown for a forum post."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.report import tables
-from sparktop.report.tables import CellKind, Table, TableColumn
+from sparktop.report.document.document import grid_of, in_markdown
+from sparktop.report.markdown import WIDTH, code
+from sparktop.report.tables import CellKind, Table, TableColumn, without_stale
 
 _WIDEST_NAME = 24
 """Cells of the first column at most; a longer name is cut."""
@@ -90,3 +92,28 @@ def _table_line(columns: Sequence[TableColumn], widths: Sequence[int], cells: Se
         fit(text, width, "right" if column.kind is CellKind.FIGURE else "left")
         for column, width, text in zip(columns, widths, cells, strict=False)
     )
+
+
+# As Markdown.
+
+
+def markdown(snapshot: Snapshot) -> str:
+    """Return a snapshot as Markdown, without the addresses of the servers."""
+    snapshot = without_stale(snapshot)
+    parts = (tables.omission(snapshot), tables.nothing_watched(snapshot))
+    blocks = ["\n".join(_head_lines(snapshot)), *filter(None, parts)]
+    for table, as_list in tables.snapshot_tables(snapshot):
+        blocks.append(_as_list(table) if as_list else in_markdown(grid_of(table, WIDTH)))
+    return "\n\n".join([*blocks, f"_{tables.legend(snapshot)}_"]) + "\n"
+
+
+def _head_lines(snapshot: Snapshot) -> Iterator[str]:
+    yield "## sparktop snapshot (simulated)" if snapshot.simulated else "## sparktop snapshot"
+    yield ""
+    yield tables.headline(snapshot)
+    yield ""
+    yield " · ".join(f"{title} **{figure}**" for title, figure in tables.totals(snapshot))
+
+
+def _as_list(shown: Table) -> str:
+    return "\n".join([f"### {shown.title}", "", *(f"- {item}" for item in tables.list_items(shown, code))])

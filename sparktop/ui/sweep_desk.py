@@ -389,7 +389,7 @@ class SweepDesk:
         from sparktop.sweep.plan.draft import draft_of, recall, remember, without_missing
         from sparktop.sweep.plan.presets import DEFAULT
         from sparktop.sweep.result.store import earlier_results
-        from sparktop.ui.screens.editor.screen import SweepEditor
+        from sparktop.ui.screens.sweep_editor import SweepEditor
 
         folder = self.folder()
         earlier = [] if folder is None else await asyncio.to_thread(earlier_results, folder, _EARLIER)

@@ -20,13 +20,14 @@ from sparktop.doctor.check import Check, Status, next_step, to_json, to_text
 from sparktop.doctor.examination import check_node, examine_network
 from sparktop.doctor.machine import (
     RESERVED_FILES,
+    Terminal,
     check_hook,
     check_machine,
     check_open_files,
     check_recorder,
+    check_terminal,
 )
 from sparktop.doctor.network import Network
-from sparktop.doctor.terminal import Terminal, check_terminal
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch

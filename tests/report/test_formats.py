@@ -25,7 +25,7 @@ from sparktop.model.ranks import RanksVerdict, RanksView, RanksWord
 from sparktop.model.router import RouterView, Sum, Totals
 from sparktop.model.snapshot import BackendState, Latency, Quantile, Snapshot
 from sparktop.model.text import clean
-from sparktop.report import html, markdown_snapshot
+from sparktop.report import html, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.markdown import WIDTH, code
 from sparktop.report.tables import groups_table, keep_worst, omission, snapshot_tables
@@ -65,9 +65,7 @@ def kinds(text: str) -> set[str]:
 def test_unknown_is_a_dash(full_snapshot: Snapshot) -> None:
     """A backend that never reported has dashes, and no zeros."""
     row = next(
-        line
-        for line in markdown_snapshot.render(full_snapshot).splitlines()
-        if line.startswith("| `b [31mad`")
+        line for line in text_snapshot.markdown(full_snapshot).splitlines() if line.startswith("| `b [31mad`")
     )
     assert [cell.strip() for cell in row.strip("|").split("|")][2:] == ["–"] * 6
 
@@ -77,7 +75,7 @@ def test_tables_fit_a_forum_post(full_snapshot: Snapshot, name: str) -> None:
     """No table is wider than 100 columns, whatever the names are; its rows are equally wide and unlike."""
     changed = replace(full_snapshot.backends[0], name=name, model=name, version=name)
     node = replace(full_snapshot.nodes[0], name=name)
-    text = markdown_snapshot.render(
+    text = text_snapshot.markdown(
         replace(full_snapshot, backends=(changed, *full_snapshot.backends), nodes=(node,))
     )
     tables = [part.splitlines() for part in text.split("\n\n") if part.startswith("|")]
@@ -96,7 +94,7 @@ def test_hostile_names_stay_text(full_snapshot: Snapshot, name: str) -> None:
     """Markup, links, HTML and pipes in a name are shown as they are, in tables and in lists."""
     backend = replace(full_snapshot.backends[0], name=name)
     event = Event(full_snapshot.taken_at, Severity.INFO, name, name)
-    text = markdown_snapshot.render(replace(full_snapshot, backends=(backend,), events=(event,)))
+    text = text_snapshot.markdown(replace(full_snapshot, backends=(backend,), events=(event,)))
     assert kinds(text) <= {
         "text",
         "text_special",

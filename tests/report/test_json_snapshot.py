@@ -24,7 +24,7 @@ from sparktop.model.node import NodeSample
 from sparktop.model.router import RouterView
 from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
 from sparktop.panels.group.panel import value_text
-from sparktop.report import markdown_snapshot, text_snapshot
+from sparktop.report import text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.sources.replies import Reply, encode
 from stage.rehearsal import Rehearsal
@@ -98,7 +98,7 @@ def test_a_source_that_fails_has_no_figures(full_snapshot: Snapshot) -> None:
     assert (node["ok"], node["product"]) == (False, alive["nodes"][0]["product"])
     row = next(line for line in text_snapshot.render(dead, 120).splitlines() if line.startswith("vllm-a"))
     assert row.split()[1:8] == ["unreachable", *["–"] * 6]
-    assert "nothing listens there" in markdown_snapshot.render(dead)
+    assert "nothing listens there" in text_snapshot.markdown(dead)
 
 
 def test_latencies_are_in_milliseconds(full_snapshot: Snapshot) -> None:

@@ -28,7 +28,7 @@ from sparktop.panels.parts.text import row_text
 from sparktop.panels.server.detail import backend_detail
 from sparktop.panels.server.router import router_panel
 from sparktop.rates import histogram_latency
-from sparktop.report import html, markdown_snapshot, text_snapshot
+from sparktop.report import html, text_snapshot
 from stage.rehearsal import Rehearsal, RouterPart
 from tests.known import known
 from tests.panels.balance_scenes import herd, traced
@@ -61,7 +61,7 @@ def screens(shown: Snapshot) -> Iterator[tuple[str, str]]:
 def reports(shown: Snapshot) -> Iterator[tuple[str, str]]:
     """Yield (form, text) of every report that is written of a moment."""
     yield "text", " ".join(text_snapshot.render(shown, 100).split())
-    yield "markdown", markdown_snapshot.render(shown)
+    yield "markdown", text_snapshot.markdown(shown)
     yield "html", html.render(shown, "")
 
 
@@ -186,7 +186,7 @@ def test_what_does_not_answer_has_one_time() -> None:
     again = replace(shown, events=(*shown.events, replace(begins[0], count=3, message="router down 3 times")))
     for moment in (shown, again):
         screen = "\n".join(map(row_text, events_screen(moment, 120, 30)))
-        markdown = markdown_snapshot.render(moment).partition("### Events")[2]
+        markdown = text_snapshot.markdown(moment).partition("### Events")[2]
         for text in (screen, markdown):
             assert f"{begins[0].at:%M:%S}" not in text
     assert f"since {alert.since.astimezone():%H:%M:%S}" in screen

@@ -14,7 +14,7 @@ from sparktop.model.event import Finding, FindingKind, Phase, Severity, Sure
 from sparktop.model.snapshot import Situation
 from sparktop.panels.parts.figures import finding_note, findings_section
 from sparktop.panels.parts.text import row_text, shorten_piece
-from sparktop.report import markdown_snapshot
+from sparktop.report import text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render as text_of
 from sparktop.store import store as store_module
@@ -111,7 +111,7 @@ def test_a_finding_in_every_form(told: Told) -> None:
     assert (top.words, top.hint, top.key) == (f"b: {SAID}", "a smaller block", "enter")
     (begun,) = (event for event in snapshot.events if event.kind == "prefix-unused")
     assert json.loads(event_document(begun, simulated=False))["message"] == SAID
-    for text in (text_of(snapshot, 100), markdown_snapshot.render(snapshot)):
+    for text in (text_of(snapshot, 100), text_snapshot.markdown(snapshot)):
         assert FINDING.words in " ".join(text.split())
     shown = json.loads(json.dumps(to_json(snapshot)))["backends"][0]["findings"]
     assert [(one["kind"], one["sure"], one["evidence"]) for one in shown] == [

@@ -30,7 +30,7 @@ from sparktop.panels.machine.detail import node_detail
 from sparktop.panels.machine.panel import node_panel
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.text import row_text
-from sparktop.report import html, markdown_snapshot, text_snapshot
+from sparktop.report import html, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.simulation.calibration import SOLO
 from sparktop.sources.decode import decode, on_local_clock
@@ -428,7 +428,7 @@ def test_every_surface_names_it() -> None:
         "wide panel": "\n".join(row_text(row) for row in node_panel(view, 118, 10, WINDOW, 100.0)),
         "detail": "\n".join(row_text(row) for row in node_detail(view, (), 118, 40, AXIS)[0]),
         "text": text_snapshot.render(picture, 100),
-        "md": markdown_snapshot.render(picture),
+        "md": text_snapshot.markdown(picture),
         "html": html.render(picture, ""),
     }
     assert [name for name, text in surfaces.items() if "GPU 3" not in text] == []

@@ -12,8 +12,7 @@ from sparktop.analysis.wall import Top
 from sparktop.model.router import Fleet, FleetServer, FleetView
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
-from sparktop.ui.screens.editor.fields import TargetList
-from sparktop.ui.screens.editor.screen import SweepEditor
+from sparktop.ui.screens.sweep_editor import SweepEditor, TargetList
 from stage.fleet import RehearsedFleet
 from tests.ui.board import Board, Size
 from tests.ui.sweep_stage import noted_by, press

@@ -33,7 +33,7 @@ from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.server.detail import backend_detail, counter_sections, ranks_lead, ranks_section
 from sparktop.panels.server.panel import footnote, tile_panel
 from sparktop.report.json_snapshot import to_json
-from sparktop.report.markdown_snapshot import render as markdown
+from sparktop.report.text_snapshot import markdown
 from sparktop.report.text_snapshot import render as text
 from tests.hardware.ras.examples import answer
 from tests.panels.drawn import board, text_of

@@ -23,7 +23,7 @@ from sparktop.model.targets import RouterTarget
 from sparktop.panels.group.panel import balance_band, evidence_screen
 from sparktop.panels.parts.graph import TimeWindow
 from sparktop.panels.parts.text import row_text
-from sparktop.report import markdown_snapshot
+from sparktop.report import text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
 from sparktop.store import SourceKey
@@ -323,7 +323,7 @@ def test_every_form_says_that_no_router_is_known(taking_turns: list[Snapshot]) -
     (found,) = json.loads(json.dumps(to_json(seen)))["balance"]
     assert (found["verdict"], found["router"], found["hint"]) == ("uneven", None, None)
     assert re.search(r"^m +unknown +uneven ", render(seen, 100), re.MULTILINE)
-    row = next(line for line in markdown_snapshot.render(seen).splitlines() if "uneven" in line)
+    row = next(line for line in text_snapshot.markdown(seen).splitlines() if "uneven" in line)
     assert [cell.strip() for cell in row.split("|")[1:4]] == ["`m`", "`unknown`", "uneven"]
     band = [row_text(row) for row in balance_band(seen.balance[0], seen, 80, 4, TimeWindow(seen.at, 60.0))]
     assert "│ uneven since " in band[1]

@@ -17,9 +17,7 @@ from sparktop.sweep.plan.draft import FIELDS, Draft, DraftKind, draft_of
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import BUILT_IN, all_presets
 from sparktop.sweep.result.results import SweepResult
-from sparktop.ui.screens.editor.fields import Typed
-from sparktop.ui.screens.editor.layout import ABOUT, KIND_TITLES, LABELS
-from sparktop.ui.screens.editor.screen import EDITOR_KEYS, SweepEditor
+from sparktop.ui.screens.sweep_editor import ABOUT, EDITOR_KEYS, KIND_TITLES, LABELS, SweepEditor, Typed
 from tests.sweep.made_results import made_level, made_sweep
 from tests.ui.board import SIZES, Board, Size, picture
 

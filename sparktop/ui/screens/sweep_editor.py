@@ -1,27 +1,36 @@
-"""The editor of sweeps: targets, load and expected cost, checked while the user types."""
+"""The editor of sweeps: its fields, checked while the user types, and what the sweep would cost."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import monotonic
+from typing import ClassVar
 
 from msgspec.structs import replace
 from rich.text import Text
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import BindingsMap
+from textual.binding import BindingsMap, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.widgets import Button, Static
+from textual.message import Message
+from textual.widgets import Button, Input, OptionList, Static
+from textual.widgets.option_list import Option
 
 from sparktop.config.keys import Key
 from sparktop.errors import UsageError
+from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import GuardLimits, SweepSpec
 from sparktop.model.text import clean
+from sparktop.sweep.plan.draft import CHOICES as DRAFT_CHOICES
 from sparktop.sweep.plan.draft import (
     FIELDS,
+    READING,
     WHOLE,
     Draft,
+    DraftKind,
     check_draft,
     is_changed,
     kind_of,
@@ -29,36 +38,357 @@ from sparktop.sweep.plan.draft import (
     with_kind,
     with_preset,
 )
-from sparktop.sweep.plan.plan import Plan, SweepTarget
+from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import replay_of
 from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.forecast import forecast, pieces
 from sparktop.ui.keys import bindings
 from sparktop.ui.screens.base import Dialog, read_in_thread
-from sparktop.ui.screens.editor.fields import (
-    ChoiceField,
-    Field,
-    FieldChanged,
-    Pages,
-    Problem,
-    TargetList,
-    Typed,
-)
-from sparktop.ui.screens.editor.layout import (
-    ABOUT,
-    CHOICES,
-    COLD,
-    FIRST,
-    KIND_TITLES,
-    LABELS,
-    LAST,
-    LEFT,
-    RIGHT,
-    WARM,
-    placeholder,
-)
 from sparktop.ui.styles import key_hints
+
+WARM, COLD = "yes", "no"
+Fields = Mapping[str, tuple[str, str]]
+"""(Label, what it means) of fields by name, in the order in which they stand."""
+_HEAD: Fields = {
+    "preset": ("preset", "values that belong together; each can be changed below"),
+    "kind": ("load", "how requests are sent: so many at once, at a rate, by agents"),
+}
+"""Fields above all others."""
+_FIRST: Fields = {
+    "trace": ("file", "file with recorded traffic: times and lengths of requests"),
+    "workload": ("workload", "what agents send: lengths, turns, tools"),
+}
+"""Fields above the columns, because their values are long."""
+_LEFT: Fields = {
+    "concurrency": ("concurrency", "requests in flight at once; 1,4,16..256 goes on while tok/s rise"),
+    "rate": ("requests/s", "requests per second, whatever the servers do; auto looks for the border"),
+    "arrivals": ("arrivals", "the times between requests: by chance, constant, or in bursts"),
+    "agents": ("agents", "programs whose calls use tools and repeat a long prefix"),
+    "trace_speed": ("speed", "factor by which the recorded times are shortened"),
+    "trace_range": ("part", "the part of the recording that is sent, such as 10m..1h"),
+    "trace_format": ("format", "how the file is read; recognised by its first line"),
+    "pp": ("prompt tokens", "tokens of each prompt; several lengths are levels of their own"),
+    "tg": ("output tokens", "tokens that each request generates"),
+    "runs": ("runs", "runs of each level; 3+: at least 3, and more until 10 s are measured"),
+    "duration": ("seconds", "seconds of each level, if it shall end by time"),
+    "requests": ("requests", "requests of each level, in place of runs; with steady those of each run"),
+}
+"""Fields in the left column."""
+_RIGHT: Fields = {
+    "mode": ("sent", "burst: all begin together; steady: one ends, the next begins"),
+    "order": ("order", "order of levels and targets; abba cancels a slow drift"),
+    "warmup": ("warm-up run", "an unmeasured run before each level, so that compilation is over"),
+    "api": ("api", "chat or plain completions"),
+    "headroom": ("min free GiB", "stops below this much free memory on a machine with unified memory"),
+    "gpu": ("max GPU °C", "stops above this GPU temperature"),
+}
+"""Fields in the right column."""
+_LAST: Fields = {
+    "depth": ("context tokens", "tokens of context before each prompt"),
+    "context": ("context sent", "the context is sent by a request before, or with the prompt"),
+    "model": ("model", "name of the model that is requested"),
+    "slo": ("slo", "limit that a level must hold; the sweep finds the highest level that does"),
+}
+"""Fields below the columns."""
+_PARTS = (_HEAD, _FIRST, _LEFT, _RIGHT, _LAST)
+FIRST, LEFT, RIGHT, LAST = tuple(_FIRST), tuple(_LEFT), tuple(_RIGHT), tuple(_LAST)
+LABELS = {name: label for part in _PARTS for name, (label, _) in part.items()}
+"""Labels of the fields, in the order in which a fault is looked for."""
+_TARGETS = "what gets the load: a router or single servers; space marks one"
+ABOUT = {"targets": _TARGETS} | {name: about for part in _PARTS for name, (_, about) in part.items()}
+"""What each field means, in one row of a dialog of 80 columns."""
+_EMPTY = {
+    "concurrency": "1,4,16",
+    "rate": "0.5,1,2; 0.5..4 rises; auto",
+    "arrivals": "poisson, constant, bursty, trains, gamma:B",
+    "agents": "1,4,16",
+    "workload": "coder-quick; chat, coder, rag, or a TOML file of your own",
+    "trace": "Mooncake, aiperf or Azure",
+    "trace_speed": "1: as recorded",
+    "trace_range": "all; 10m..1h",
+    "pp": "128",
+    "tg": "64",
+    "runs": "till the time is up",
+    "duration": "no limit",
+    "requests": "runs × at once",
+    "depth": "none; 0,4k,16k: before each prompt",
+    "model": "the server's only or first one",
+    "headroom": "8 if unified; 0: off",
+    "gpu": "92 if unified; 0: off",
+    "slo": "none; such as ttft_p90_ms=2000",
+}
+"""What an empty text field shows, by the field's name: what holds without a value, or examples."""
+_EMPTY_OF: dict[tuple[str, str], str] = {
+    **{(kind, "runs"): "1" for kind in DraftKind if kind is not DraftKind.CONCURRENCY},
+    (DraftKind.RATE, "duration"): "60",
+    (DraftKind.AGENTS, "duration"): "by the workload",
+}
+"""The same where it depends on the kind of load, by (kind, field)."""
+KIND_TITLES: Mapping[str, str] = {
+    DraftKind.CONCURRENCY.value: "at once",
+    DraftKind.RATE.value: "per second",
+    DraftKind.AGENTS.value: "agents",
+    DraftKind.TRACE.value: "recorded",
+}
+"""Titles of the pages of the editor, one for each kind of load."""
+CHOICES = {**DRAFT_CHOICES, "warmup": (WARM, COLD)}
+
+
+def placeholder(name: str, kind: str) -> str:
+    """Return what stands in an empty text field while a sweep of this kind of load is edited."""
+    return _EMPTY_OF.get((kind, name), _EMPTY.get(name, ""))
+
+
+LABEL = 14
+"""Width of the label before a field, in terminal cells."""
+_LONGEST = 400
+"""Most characters of a field."""
+_NAME, _MOST_NAME = 12, 28
+"""Least and greatest width in cells of the column of names."""
+_KIND = 8
+"""Width in cells of the kind of a target."""
+MARKED, UNMARKED = "[x]", "[ ]"
+
+
+class FieldChanged(Message):
+    """Posted when the user has typed, chosen or marked something."""
+
+    def __init__(self, name: str, value: object) -> None:
+        """Store the name of the draft's field and its new value."""
+        super().__init__()
+        self.name = name
+        self.value = value
+
+
+class Problem(Static):
+    """The line under a field that shows the error in its value; hidden if there is none."""
+
+    def report(self, line: str | None) -> None:
+        """Show `line`, or hide this widget if `line` is None or "". `READING` has no mark of an error."""
+        self.display = bool(line)
+        self.update(Text(f"{'…' if line == READING else '✗'} {line}" if line else ""))
+
+
+class ChoiceField(Static, can_focus=True):
+    """A field for one of a few words; arrow keys, space or a click change to another word."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("left", "turn(-1)", "the word before"),
+        ("right,space,enter", "turn(1)", "the next word"),
+    ]
+
+    def __init__(self, name: str, words: Sequence[str], value: str) -> None:
+        """Show `value`, which is one of `words`; a change is posted for the draft's field `name`."""
+        super().__init__(id=f"field-{name}", classes="input")
+        self._field = name
+        self._words = list(words)
+        self.value = value
+
+    def on_mount(self) -> None:
+        """Draw the initial word."""
+        self.show(self.value)
+
+    def show(self, value: str, after: str = "") -> None:
+        """Show the word `value`, followed by the text `after`, without posting a change."""
+        self.value = value
+        line = Text()
+        line.append("◂ ", style="dim")
+        line.append(clean(value, 60), style="bold")
+        line.append(clean(after, 80))
+        line.append(" ▸", style="dim")
+        # Its size is fixed by the style sheet: no layout for another word.
+        self.update(line, layout=False)
+
+    def action_turn(self, step: int) -> None:
+        """Change to the next (1) or previous (-1) word and post the change; the first follows the last."""
+        index = self._words.index(self.value) if self.value in self._words else -1
+        self.show(self._words[(index + step) % len(self._words)])
+        self.post_message(FieldChanged(self._field, self.value))
+
+    def on_click(self, event: events.Click) -> None:
+        """Change to the previous word if the left arrow was clicked, else to the next word."""
+        self.action_turn(-1 if event.x == 0 else 1)
+
+
+class Pages(ChoiceField):
+    """A field for one of a few words that are all in sight, as the titles of pages."""
+
+    def __init__(self, name: str, words: Mapping[str, str], value: str) -> None:
+        """Show `value`, which is one of `words`; these are mapped to their titles."""
+        super().__init__(name, list(words), value)
+        self._titles = words
+
+    def on_resize(self) -> None:
+        """Draw again: the titles may fit now, or fit no longer."""
+        self.show(self.value)
+
+    def show(self, value: str, after: str = "") -> None:
+        """Show the titles with that of `value` marked; where these do not fit, only the word."""
+        if self._width() > self.size.width:
+            super().show(value, after)
+            return
+        self.value = value
+        line = Text()
+        for word, title in self._titles.items():
+            is_value = word == value
+            line.append("▸" if is_value else " ")
+            line.append(f"{title} ", style="bold" if is_value else "dim")
+        self.update(line)
+
+    def _width(self) -> int:
+        return sum(cell_width(title) + 2 for title in self._titles.values())
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose the title that was clicked; where only the word is shown, as every choice."""
+        if self._width() > self.size.width:
+            super().on_click(event)
+            return
+        event.prevent_default()  # the click on other choices turns them
+        at = 0
+        for word, title in self._titles.items():
+            at += cell_width(title) + 2
+            if event.x < at:
+                self.show(word)
+                self.post_message(FieldChanged(self._field, word))
+                return
+
+
+class Typed(Input):
+    """A text field; Enter moves to the next field."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("enter", "screen.focus_next", "next field")]
+
+    def __init__(self, name: str, value: str, placeholder: str) -> None:
+        """Start with the text `value`; a change is posted for the draft's field `name`."""
+        super().__init__(
+            value,
+            placeholder=placeholder,
+            id=f"field-{name}",
+            classes="input",
+            max_length=_LONGEST,
+            compact=True,
+            select_on_focus=False,
+        )
+        self._field = name
+        self.seen_at = math.inf
+        """Monotonic time from which on the field is on the screen, and takes what is typed."""
+
+    def on_mount(self) -> None:
+        """Note when the field has been drawn."""
+        self.call_after_refresh(self._note_seen)
+
+    def _note_seen(self) -> None:
+        self.seen_at = monotonic()
+
+    async def on_key(self, event: events.Key) -> None:
+        """Keep out what was typed before the field was seen; close the editor at Esc and a letter after it.
+
+        On a slow line these two arrive together, which reads as Alt and the letter.
+        """
+        if not event.is_printable:
+            return
+        is_esc = event.key.startswith("alt+")
+        if is_esc or event.time < self.seen_at:
+            event.stop()
+            event.prevent_default()
+        if is_esc:
+            await self.run_action("screen.close")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Post the text typed so far."""
+        event.stop()
+        self.post_message(FieldChanged(self._field, event.value))
+
+    def show(self, value: str) -> None:
+        """Set the text to `value` without posting a change."""
+        if value != self.value:
+            with self.prevent(Input.Changed):
+                self.value = value
+
+
+class Field(Vertical):
+    """A label, the widget for the value, and a line for the error in the value."""
+
+    def __init__(self, label: str, inside: ChoiceField | Typed) -> None:
+        """Put `label` before the widget `inside`."""
+        super().__init__(classes="field")
+        self._label = label
+        self.inside = inside
+        self.problem = Problem(classes="problem")
+
+    def compose(self) -> ComposeResult:
+        """Yield the label, the widget for the value, and the line for the error."""
+        with Horizontal():
+            yield Static(Text(fit(self._label, LABEL)), classes="label")
+            yield self.inside
+        yield self.problem
+
+    def on_click(self, event: events.Click) -> None:
+        """Focus the value's widget if the label was clicked."""
+        if event.widget is not self.inside:
+            self.inside.focus()
+
+
+class TargetList(OptionList):
+    """The targets, each of which can be marked; the arrow keys leave the list at its ends."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("space", "select", "mark")]
+
+    def __init__(self, targets: Sequence[SweepTarget], marked: Sequence[str]) -> None:
+        """List `targets`; those named in `marked` are marked."""
+        self._targets = list(targets)
+        self.marked = {name for name in marked if name in {target.name for target in targets}}
+        names = (cell_width(clean(target.name, _MOST_NAME)) for target in targets)
+        self._name_width = min(_MOST_NAME, max(_NAME, *names, 0))
+        super().__init__(*(Option(self._line(target)) for target in self._targets), id="field-targets")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the marked targets, in the order of the list."""
+        return tuple(target.name for target in self._targets if target.name in self.marked)
+
+    def _line(self, target: SweepTarget) -> Text:
+        mark, style = (MARKED, "bold") if target.name in self.marked else (UNMARKED, "")
+        line = Text()
+        line.append(f"{mark} {fit(clean(target.name, 80), self._name_width)}", style=style)
+        kind = "router" if target.kind is TargetKind.ROUTER else "server"
+        line.append(f" {fit(kind, _KIND)}")
+        if not target.known:
+            line.append("asks first  ", style="bold")
+        line.append(clean(target.url, 80))
+        if target.backends:
+            count = len(target.backends)
+            line.append(f" · {count} server{'s' if count > 1 else ''} behind it")
+        return line
+
+    def show(self, marked: Sequence[str]) -> None:
+        """Mark the targets named in `marked` and no others, without posting a change."""
+        self.marked = {name for name in marked if name in {target.name for target in self._targets}}
+        for index, target in enumerate(self._targets):
+            self.replace_option_prompt_at_index(index, self._line(target))
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Mark the selected target, or unmark it if it was marked; post the change."""
+        event.stop()
+        self.marked ^= {self._targets[event.option_index].name}
+        self.show(tuple(self.marked))
+        self.post_message(FieldChanged("targets", self.names))
+
+    def action_cursor_up(self) -> None:
+        """Move the cursor up; from the first line, focus the previous field."""
+        if not self.highlighted:
+            self.screen.focus_previous()
+        else:
+            super().action_cursor_up()
+
+    def action_cursor_down(self) -> None:
+        """Move the cursor down; from the last line, focus the next field."""
+        if self.highlighted is None or self.highlighted < self.option_count - 1:
+            super().action_cursor_down()
+        else:
+            self.screen.focus_next()
+
 
 EDITOR_KEYS = (
     Key("start", ("ctrl+s",), "ctrl+s", "start", "start the sweep", "start"),
