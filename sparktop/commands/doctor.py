@@ -73,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
         check_terminal,
         check_versions,
         open_file_limits,
-        read_terminal,
+        terminal_size,
     )
     from sparktop.logfile import open_log
 
@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
     own_checks = [
         *check_versions(),
         *file_checks,
-        *check_terminal(read_terminal(os.environ)),
+        *check_terminal(os.environ, terminal_size(), getattr(sys.stdout, "encoding", "")),
         check_open_files(*open_file_limits(), highest_concurrency),
         *check_recorder(watch, os.environ),
     ]

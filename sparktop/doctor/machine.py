@@ -13,8 +13,6 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from msgspec import Struct
-
 from sparktop import __version__
 from sparktop.analysis.machines_compared import (
     UNREADABLE,
@@ -338,67 +336,47 @@ _TRUE_COLOR = frozenset({"truecolor", "24bit"})
 """Values of COLORTERM for 16 million colours."""
 
 
-class Terminal(Struct, frozen=True):
-    """Properties of the terminal, as observed."""
-
-    is_tty: bool
-    """Whether both standard input and output are terminals."""
-    term: str = ""
-    colorterm: str = ""
-    no_color: bool = False
-    size: tuple[int, int] = (0, 0)
-    """(columns, rows) of the terminal; both 0 if unknown."""
-    encoding: str = ""
-    """Python's encoding of standard output."""
-    locale: str = ""
-    """The environment variable that determines the locale, as NAME=value; "" if there is none."""
-
-
-def read_terminal(env: Mapping[str, str]) -> Terminal:
-    """Return the properties of the terminal, from the environment `env` and standard input and output."""
+def terminal_size() -> tuple[int, int] | None:
+    """Return (columns, rows) of the terminal, both 0 if unknown; None if input or output is no terminal."""
     streams = (sys.stdin, sys.stdout)
     if any(stream is None or not stream.isatty() for stream in streams):
-        return Terminal(is_tty=False)
+        return None
     try:
-        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        return os.get_terminal_size(sys.stdout.fileno())
     except OSError:
-        columns = rows = 0
-    return Terminal(
-        is_tty=True,
-        term=env.get("TERM", ""),
-        colorterm=env.get("COLORTERM", ""),
-        no_color=bool(env.get("NO_COLOR")),
-        size=(columns, rows),
-        encoding=sys.stdout.encoding or "",
-        locale=next((f"{key}={env[key]}" for key in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(key)), ""),
-    )
+        return 0, 0
 
 
-def check_terminal(terminal: Terminal) -> list[Check]:
-    """Return the checks of the terminal's type, colours, size and encoding."""
-    if not terminal.is_tty:
+def check_terminal(env: Mapping[str, str], size: tuple[int, int] | None, encoding: str) -> list[Check]:
+    """Return the checks of the terminal's type, colours, size and encoding.
+
+    `size` is as `terminal_size` returns it; `encoding` is Python's of standard output.
+    """
+    if size is None:
         return [Check("terminal", Status.SKIP, "not a terminal: not checked")]
+    locale = next((f"{key}={env[key]}" for key in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(key)), "")
     return [
-        _check_term(terminal),
-        _check_colors(terminal),
-        _check_size(terminal),
-        _check_encoding(terminal),
+        _check_term(env.get("TERM", "")),
+        _check_colors(env),
+        _check_size(*size),
+        _check_encoding(encoding, locale),
     ]
 
 
-def _check_term(terminal: Terminal) -> Check:
-    if terminal.term in {"", "dumb"}:
-        message = f"TERM is {clean(terminal.term, 40) or 'not set'}: plain reports instead of the screen"
+def _check_term(term: str) -> Check:
+    if term in {"", "dumb"}:
+        message = f"TERM is {clean(term, 40) or 'not set'}: plain reports instead of the screen"
         return Check("terminal", Status.FAIL, message, "export TERM=xterm-256color")
-    return Check("terminal", Status.OK, f"TERM={clean(terminal.term, 40)}")
+    return Check("terminal", Status.OK, f"TERM={clean(term, 40)}")
 
 
-def _check_colors(terminal: Terminal) -> Check:
-    if terminal.no_color:
+def _check_colors(env: Mapping[str, str]) -> Check:
+    if env.get("NO_COLOR"):
         return Check("colours", Status.OK, "NO_COLOR is set: bold type and dots instead of colours")
-    if terminal.colorterm in _TRUE_COLOR or terminal.term.endswith("-direct"):
+    term = env.get("TERM", "")
+    if env.get("COLORTERM") in _TRUE_COLOR or term.endswith("-direct"):
         return Check("colours", Status.OK, "16 million")
-    if "256" in terminal.term:
+    if "256" in term:
         advice = (
             "COLORTERM=truecolor, if the terminal has them (ssh and sudo drop it), or the theme spark-ansi"
         )
@@ -407,22 +385,21 @@ def _check_colors(terminal: Terminal) -> Check:
     return Check("colours", Status.WARN, "16, as far as TERM says", advice)
 
 
-def _check_size(terminal: Terminal) -> Check:
-    if 0 in terminal.size:
+def _check_size(columns: int, rows: int) -> Check:
+    if 0 in (columns, rows):
         return Check("size", Status.SKIP, "the terminal does not report it")
-    columns, rows = terminal.size
     message = f"{columns}×{rows}"
     if columns < MIN_WIDTH or rows < MIN_HEIGHT:
         return Check("size", Status.FAIL, message, f"make it {MIN_WIDTH}×{MIN_HEIGHT} or larger")
     return Check("size", Status.OK, message)
 
 
-def _check_encoding(terminal: Terminal) -> Check:
+def _check_encoding(encoding: str, locale: str) -> Check:
     try:
-        is_utf8 = codecs.lookup(terminal.encoding).name == "utf-8"
+        is_utf8 = codecs.lookup(encoding).name == "utf-8"
     except LookupError:
         is_utf8 = False
-    message = ", ".join(clean(part, 60) for part in (terminal.encoding or "none", terminal.locale) if part)
+    message = ", ".join(clean(part, 60) for part in (encoding or "none", locale) if part)
     if is_utf8:
         return Check("encoding", Status.OK, message)
     return Check("encoding", Status.WARN, f"{message}: reports have ? for – and ·", "export LC_ALL=C.UTF-8")

@@ -14,13 +14,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from sparktop.doctor.check import Check, Status, next_step, to_json, to_text
 from sparktop.doctor.examination import check_node, examine_network
 from sparktop.doctor.machine import (
     RESERVED_FILES,
-    Terminal,
     check_hook,
     check_machine,
     check_open_files,
@@ -261,31 +259,26 @@ def test_what_cannot_be_run_is_said_with_its_remedy(tmp_path: Path) -> None:
     assert check_hook(["on-event"], {"PATH": "/nonexistent"}).status is Status.FAIL
 
 
-GOOD_MACHINE = Terminal(
-    is_tty=True,
-    term="xterm-256color",
-    colorterm="truecolor",
-    size=(120, 36),
-    encoding="utf-8",
-    locale="LANG=C.UTF-8",
-)
+GOOD_TERMINAL = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "LANG": "C.UTF-8"}
 
 
 @pytest.mark.parametrize(
-    ("terminal", "name", "status"),
+    ("env", "size", "encoding", "name", "status"),
     [
-        (replace(GOOD_MACHINE, term="dumb"), "terminal", Status.FAIL),
-        (replace(GOOD_MACHINE, colorterm=""), "colours", Status.WARN),
-        (replace(GOOD_MACHINE, colorterm="", no_color=True), "colours", Status.OK),
-        (replace(GOOD_MACHINE, size=(59, 36)), "size", Status.FAIL),
-        (replace(GOOD_MACHINE, size=(60, 15)), "size", Status.FAIL),
-        (replace(GOOD_MACHINE, size=(0, 0)), "size", Status.SKIP),
-        (replace(GOOD_MACHINE, encoding="ANSI_X3.4-1968", locale="LC_ALL=C"), "encoding", Status.WARN),
-        (Terminal(is_tty=False), "terminal", Status.SKIP),
+        ({"TERM": "dumb"}, (120, 36), "utf-8", "terminal", Status.FAIL),
+        ({"COLORTERM": ""}, (120, 36), "utf-8", "colours", Status.WARN),
+        ({"COLORTERM": "", "NO_COLOR": "1"}, (120, 36), "utf-8", "colours", Status.OK),
+        ({}, (59, 36), "utf-8", "size", Status.FAIL),
+        ({}, (60, 15), "utf-8", "size", Status.FAIL),
+        ({}, (0, 0), "utf-8", "size", Status.SKIP),
+        ({"LC_ALL": "C"}, (120, 36), "ANSI_X3.4-1968", "encoding", Status.WARN),
+        ({}, None, "utf-8", "terminal", Status.SKIP),
     ],
 )
-def test_each_lack_has_its_line(terminal: Terminal, name: str, status: Status) -> None:
+def test_each_lack_has_its_line(
+    env: dict[str, str], size: tuple[int, int] | None, encoding: str, name: str, status: Status
+) -> None:
     """Each property has its own line, with advice exactly for warnings and failures."""
-    (check,) = (one for one in check_terminal(terminal) if one.name == name)
+    (check,) = (one for one in check_terminal({**GOOD_TERMINAL, **env}, size, encoding) if one.name == name)
     assert check.status is status
     assert bool(check.advice) is (status in {Status.WARN, Status.FAIL})
