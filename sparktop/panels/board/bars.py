@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sparktop.analysis.summary import verdict
 from sparktop.graphics import numbers
-from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.cells import cell_width
 from sparktop.model.event import Event, Severity
 from sparktop.model.router import Sum
 from sparktop.model.series import known_mean
@@ -27,7 +27,7 @@ from sparktop.panels.parts.figures import (
     sum_run,
     wait_role,
 )
-from sparktop.panels.parts.text import Row, fit_row, hot, merge_runs, row_width, spread_row
+from sparktop.panels.parts.text import Row, fit_row, fitted_names, hot, merge_runs, row_width, spread_row
 
 _WIDE = 90
 """Width in cells from which on the header's pieces stand two cells apart, not one."""
@@ -54,12 +54,13 @@ def _verdict_wordings(snapshot: Snapshot) -> list[Row]:
     rows: list[Row] = [[(several + worst.words, role), *hint, *key] for hint in (*hints, [])]
     rows += [[(several + worst.short, role), *hint, *key] for hint in (*hints[1:], [])]
     words = f"{count} alert{'' if count == 1 else 's'}"
-    cut = fit(worst.subject, _SUBJECT) if cell_width(worst.subject) > _SUBJECT else ""
+    subject = worst.subject
+    cut = fitted_names((subject,), _SUBJECT)[subject].rstrip() if cell_width(subject) > _SUBJECT else ""
     return [
         *rows,
         *([[(several + worst.short, role), label(" "), key[1]]] if len(worst.key) > 1 else []),
         [(several + worst.short, role)],
-        *([[(several + worst.short.replace(worst.subject, cut), role)]] if cut else []),
+        *([[(several + worst.short.replace(subject, cut), role)]] if cut else []),
         [(f"{several[:1]} {words}", role) if count else label("no alerts")],
     ]
 

@@ -204,7 +204,7 @@ class Lines(Struct, frozen=True):
     def _line(self, name: str, group: str, state: str, figures: Row, *, selected: bool) -> Row:
         row: Row = label_row(mark(selected=selected), cell_of(state), " ", (self.names[name], "title"), " ")
         if self.group:
-            row.append(label(f"{fit(group_name(group), self.group)} "))
+            row.append(label(f"{group_name(group, self.group)} "))
         return fit_row([*row, state_run(state, _STATE), *figures], self.width)
 
     def _figures(self, entry: FleetNode | Stated, *, is_current: bool = True) -> Row:
@@ -323,17 +323,21 @@ def group_columns(wall: Wall, width: int, trend: TimeAxis | None = None) -> Grou
     return GroupColumns(width, name, max(4, min(largest, room - name)), verdict, trend)
 
 
-def group_name(name: str) -> str:
-    """Return a group's name as it is shown: of a model's name, "OWNER/MODEL", only the model."""
+def group_name(name: str, width: int | None = None) -> str:
+    """Return a group's name as it is shown: of a model's name, "OWNER/MODEL", only the model.
+
+    With `width` it is cut or padded to as many cells.
+    """
     owner, slash, model = name.partition("/")
-    return model if slash and " " not in owner and "/" not in model and model else name
+    shown = model if slash and " " not in owner and "/" not in model and model else name
+    return shown if width is None else fitted_names((shown,), width)[shown]
 
 
 def group_line(group: WallGroup, columns: GroupColumns, *, selected: bool = False) -> Row:
     """Return the line of a group: name, number of servers and the state of each, figures, verdict."""
     row: Row = label_row(
         mark(selected=selected),
-        (fit(group_name(group.name), columns.name), "title"),
+        (group_name(group.name, columns.name), "title"),
         f"{len(group.servers):>{_COUNT - 1},} ",
         *strip(group.states, columns.cells),
         label(ELLIPSIS if len(group.servers) > columns.cells else " "),
@@ -551,7 +555,7 @@ def _top_server_row(stated: Stated, name: str, value: float, top: Top, width: in
         cell_of(stated.state),
         (f" {name}", "title"),
         (f"{text.strip():>{_FIGURE}}", "text"),
-        f"  {fit(group_name(stated.server.group), max(0, width - _top_name_width(width) - _FIGURE - 6))}",
+        f"  {group_name(stated.server.group, max(0, width - _top_name_width(width) - _FIGURE - 6))}",
     )
 
 

@@ -10,7 +10,7 @@ from sparktop.analysis.balance.rules import RHYTHM_TURN, RuleCheck
 from sparktop.graphics import numbers
 from sparktop.graphics.axes import NOW, PlotAxis, labels_from_cells, time_axis
 from sparktop.graphics.braille import draw_mirrored, lead_row
-from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, BalanceWord, Swing, balances_read_first, short_seconds
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.group.graphs import (
@@ -54,6 +54,7 @@ from sparktop.panels.parts.text import (
     figures_width,
     fit_row,
     fit_rows,
+    fitted_names,
     frame_role,
     frame_rows,
     graph_columns,
@@ -119,11 +120,7 @@ def balance_band(
 
 def group_entry(balance: Balance, width: int, *, selected: bool = False) -> Row:
     """Return one group's balance as a line of a list, without the list's frame of `width` cells."""
-    row: Row = [
-        mark(selected=selected),
-        (fit(_short_name(balance.group), _NAME), "title"),
-        (" ", "text"),
-    ]
+    row: Row = [mark(selected=selected), (f"{_short_name(balance.group)} ", "title")]
     return fit_row([*row, *verdict_line(balance, width - 2 - _NAME - 2)], width - 2)
 
 
@@ -140,14 +137,14 @@ def edge_verdict(groups: Sequence[Balance], width: int) -> Row:
 
 
 def _short_name(group: str) -> str:
-    """Return a group's name in `_NAME` cells or fewer; of a model's name without its owner, if too long."""
+    """Return a group's name in `_NAME` cells; of a model's name without its owner, if too long."""
     short = group if cell_width(group) <= _NAME else group.rpartition("/")[2]
-    return fit(short, min(_NAME, cell_width(short)))
+    return fitted_names((short,), _NAME)[short]
 
 
 def group_tab(balance: Balance, word: str = "") -> Row:
     """Return the group's name as a tab for the frame; `word` replaces the word "balance"."""
-    return name_tab("balance", fit(balance.group, 24).rstrip(), word)
+    return name_tab("balance", fitted_names((balance.group,), 24)[balance.group].rstrip(), word)
 
 
 def members(balance: Balance) -> Row:

@@ -16,6 +16,7 @@ from sparktop.panels.parts.figures import figure, has_failed, heading, label, la
 from sparktop.panels.parts.text import (
     Row,
     fit_row,
+    fitted_names,
     frame_role,
     frame_rows,
     hot,
@@ -170,6 +171,7 @@ def _table_rows(lines: Sequence[ProcessLine], shown_lines: Sequence[ProcessLine]
     room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1 - (boxes + 1 if boxes else 0)
     names = max(8, min(_MOST_NAME, room))
 
+    served = fitted_names(tuple(line.serves for line in lines), serves)
     box_heading = [label(fit("container", boxes) + " ")] if boxes else []
     rows: list[Row] = [
         label_row(
@@ -188,7 +190,7 @@ def _table_rows(lines: Sequence[ProcessLine], shown_lines: Sequence[ProcessLine]
                 f"{line.pid:>{_PID}} ",
                 *fit_row(name, names),
                 (" ", "text"),
-                (fit(line.serves, serves) + " ", "accent" if line.of_engine else "muted"),
+                (f"{served[line.serves]} ", "accent" if line.of_engine else "muted"),
                 *([label(fit(box, boxes) + " ")] if boxes else []),
                 *_size_cells(line.gpu_bytes, size),
                 *_size_cells(line.memory_bytes, size),

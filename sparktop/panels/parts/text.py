@@ -223,14 +223,13 @@ def _common_end(names: Sequence[str], start: int) -> int:
 def fitted_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
     """Return each of the names of a column in exactly `width` cells, cut so that they stay distinct.
 
-    A name that fits is kept whole. The others lose their end, if that keeps them distinct; else what all of
-    them begin with, or what they begin and end with, or their middle. A port is never cut.
+    A name that fits is kept whole. A single other one loses its middle, as its end tells it from others that
+    are not in the column; several lose their end, those with a port what is before it. If that does not keep
+    them distinct, they lose what all of them begin with, or what they begin and end with, or their middle.
     """
-    best = {name: fit(name, width) for name in names}
+    long = [name for name in dict.fromkeys(names) if cell_width(name) > width]
+    best = {name: _cut_name(name, width, alone=len(long) == 1) for name in names}
     distinct = len(set(best.values()))
-    long = [name for name in best if cell_width(name) > width]
-    if len(long) == 1 and _PORT.search(long[0]):
-        return best | {long[0]: fit(f"{ELLIPSIS}{long[0][1 - width :]}", width)}
     cuts = _shorter_forms(long, width) if len(long) > 1 else ()
     for cut in cuts:
         if distinct == len(best):
@@ -246,6 +245,16 @@ def fitted_names(names: tuple[str, ...], width: int) -> Mapping[str, str]:
 def are_distinct(names: tuple[str, ...], width: int) -> bool:
     """Return whether `fitted_names` keeps all `names` distinct in `width` cells."""
     return len(set(fitted_names(names, width).values())) == len(set(names))
+
+
+def _cut_name(name: str, width: int, *, alone: bool) -> str:
+    """Return a name in `width` cells, without its end, its middle if `alone`, or what is before its port."""
+    if cell_width(name) <= width:
+        return fit(name, width)
+    if _PORT.search(name):
+        return fit(f"{ELLIPSIS}{name[1 - width :]}", width)
+    end = name[len(name) - width // 3 :] if alone else ""
+    return fit(name, width - cell_width(end)) + end
 
 
 def _shorter_forms(names: Sequence[str], width: int) -> Iterator[list[str]]:

@@ -61,7 +61,7 @@ from sparktop.panels.parts.graph import (
     detail_rows,
     percent_graph,
 )
-from sparktop.panels.parts.text import Row, Run, frame_role, frame_rows, in_role, row_width
+from sparktop.panels.parts.text import Row, Run, fitted_names, frame_role, frame_rows, in_role, row_width
 from sparktop.panels.server.panel import (
     about,
     footnote,
@@ -492,7 +492,10 @@ def _server_rows(view: BackendView, nodes: Mapping[str, NodeView], width: int) -
 
 def _node_row(name: str, node: NodeView | None, width: int) -> Row:
     """Return a row with the node that the backend runs on, and use, power and temperature of its GPUs."""
-    row: Row = [label("on node", name_width(width)), (fit(name, 14 if width >= WIDE_FACTS else 10), "text")]
+    row: Row = [
+        label("on node", name_width(width)),
+        (fitted_names((name,), 14 if width >= WIDE_FACTS else 10)[name], "text"),
+    ]
     if node is None or node.sample is None:
         return [*row, label(" not watched" if node is None else " no answer yet")]
     gpus = node.sample.gpus

@@ -10,7 +10,17 @@ from sparktop.model.event import Progress
 from sparktop.model.router import LITELLM, UNKNOWN_KIND, Deployment, RouterView
 from sparktop.model.series import sum_if_all_known
 from sparktop.panels.parts.figures import figure, label, label_row, part_role
-from sparktop.panels.parts.text import Row, Run, fit_row, frame_role, frame_rows, in_role, name_tab, row_width
+from sparktop.panels.parts.text import (
+    Row,
+    Run,
+    fit_row,
+    fitted_names,
+    frame_role,
+    frame_rows,
+    in_role,
+    name_tab,
+    row_width,
+)
 
 _FILLS = "■▬▮▰"
 """Signs of the backends in the bar of shares, used in turn, so that neighbours differ even without colour."""
@@ -146,10 +156,11 @@ def _part_sign(index: int) -> str:
 
 
 def _parts_legend(parts: Mapping[str, float | None], total: float | None) -> list[Row]:
+    names = fitted_names(tuple(parts), _NAME)
     return [
         label_row(
             (_part_sign(index), part_role(index)),
-            (f" {fit(name, _NAME).rstrip()}", "text"),
+            (f" {names[name].rstrip()}", "text"),
             figure(numbers.count(load, 4)),
             label(numbers.percent(100 * load / total if load is not None and total else None, 6)),
             "   ",

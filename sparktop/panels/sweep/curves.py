@@ -29,7 +29,15 @@ from sparktop.panels.parts.figures import (
     part_role,
     wrap_sentence,
 )
-from sparktop.panels.parts.text import Row, fit_row, fit_rows, merge_runs, side_by_side, spread_row
+from sparktop.panels.parts.text import (
+    Row,
+    fit_row,
+    fit_rows,
+    fitted_names,
+    merge_runs,
+    side_by_side,
+    spread_row,
+)
 
 
 def better_words(*, more: bool, mean: bool = True) -> str:
@@ -53,14 +61,20 @@ def legend_pieces(plots: Sequence[CurvePlot], *, short: bool = False) -> list[Ro
     """
     by_place = {line.place: line for plot in plots for line in plot.lines}
     lines = [by_place[place] for place in sorted(by_place)]
+    names = fitted_names(tuple(line.name for line in lines), _NAME)
     pieces: list[Row] = []
     for line in lines:
         sample = "" if short else "⠶⠶⠶ "
         if line.reference is not None:
             sample = "⠄ ⠄ "
-        name = fit(line.name, min(24, cell_width(line.name)))
         where = [label(f" ({line.reference})")] if line.reference is not None else []
-        pieces.append([(f"{line_letter(line)} {sample}", part_role(line.place)), (name, "text"), *where])
+        pieces.append(
+            [
+                (f"{line_letter(line)} {sample}", part_role(line.place)),
+                (names[line.name].rstrip(), "text"),
+                *where,
+            ]
+        )
     if any(point.value.low is not None for line in lines for point in line.points):
         pieces.append([("┬┴", "text"), label(f" 95 % CI{'' if short else ' (where it has room)'}")])
     if any(point.missed for plot in plots for line in plot.lines for point in line.points):
@@ -126,6 +140,7 @@ def _plot_bars(plot: CurvePlot, width: int, bar_height: int, room: int) -> list[
     better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
     top = nice_ceiling(max(line.points[0].value.mean for line in plot.lines))
     names = min(_NAME, max(cell_width(line.name) for line in plot.lines))
+    fitted = fitted_names(tuple(line.name for line in plot.lines), names)
     words = [fit(_value_words(plot, line.points[0].value), room, "right") for line in plot.lines]
     cells = width - names - room - 4
     scale = f"0 to {tick(top)}, " if cells >= _LEAST_BAR else ""
@@ -134,7 +149,7 @@ def _plot_bars(plot: CurvePlot, width: int, bar_height: int, room: int) -> list[
         for row in range(bar_height):
             is_middle = row == (bar_height - 1) // 2
             letter = (f"{line_letter(line)} ", part_role(line.place))
-            rows.append(fit_row([letter, label(fit(line.name, names))] if is_middle else [], names + 3))
+            rows.append(fit_row([letter, label(fitted[line.name])] if is_middle else [], names + 3))
             if cells >= _LEAST_BAR:
                 share = line.points[0].value.mean / top if top > 0 else 0.0
                 (full, _), empty = bar_runs(share, cells, "generation")
@@ -360,6 +375,7 @@ def _names_rows(plot: CurvePlot, place: _PlotPlaces, best_first: Sequence[int], 
     ends = {index: place.grid.row_of(height) for index, height in heights.items()}
     shown_lines = sorted(best_first[:plot_height], key=lambda index: -heights[index])
     rows: list[Row] = [[] for _ in range(plot_height)]
+    names = fitted_names(tuple(line.name for line in plot.lines), width - _BEFORE_NAME)
     name_row = 0
     for number, index in enumerate(shown_lines):
         left = len(shown_lines) - number - 1
@@ -367,8 +383,7 @@ def _names_rows(plot: CurvePlot, place: _PlotPlaces, best_first: Sequence[int], 
         alike = sum(ends[other] == ends[index] for other in shown_lines[number + 1 :])  # end in the same row
         name_row = min(max(name_row, ends[index] - alike // 2), plot_height - 1 - left)
         line = plot.lines[index]
-        name = fit(line.name, min(width - _BEFORE_NAME, cell_width(line.name)))
-        rows[name_row] = [(f" {line_letter(line)} {name}", part_role(line.place))]
+        rows[name_row] = [(f" {line_letter(line)} {names[line.name].rstrip()}", part_role(line.place))]
         name_row += 1
     return [fit_row(row, width) for row in rows]
 

@@ -14,7 +14,7 @@ from sparktop.panels.parts.figures import (
     sentence_rows,
     wrap_sentence,
 )
-from sparktop.panels.parts.text import Row, Run, fit_row, side_by_side
+from sparktop.panels.parts.text import Row, Run, fit_row, fitted_names, side_by_side
 from sparktop.panels.sweep.live import timeline_rows
 from sparktop.panels.sweep.table import MARK_SIGNS, framed_sweep, page_title
 
@@ -96,6 +96,7 @@ def _share_rows(evidence: LevelEvidence, width: int) -> list[Row]:
     if not shares:
         return []
     name_width = min(16, max(7, *(len(share.name) for share in shares)))
+    names = fitted_names(tuple(share.name for share in shares), name_width)
     head = [label(fit("server", name_width)), label(fit("requests", _FIGURE, "right"))]
     head += [label(fit(word, _FIGURE, "right")) for word in ("batch", "max run", "max wait", "max KV")]
     rows = [heading("load on each server", "", width), fit_row(head, width)]
@@ -107,7 +108,7 @@ def _share_rows(evidence: LevelEvidence, width: int) -> list[Row]:
             numbers.count(share.waiting_max, 6),
             numbers.percent(share.kv_cache_max_percent),
         )
-        row: Row = [(fit(share.name, name_width), part_role(index))]
+        row: Row = [(names[share.name], part_role(index))]
         for text in map(str.strip, figures):
             row.append((fit(text, _FIGURE, "right"), "muted" if text == numbers.UNKNOWN else "text"))
         rows.append(fit_row(row, width))

@@ -9,7 +9,7 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.sweep import HistoryRow, SweepStatus, SweepView
 from sparktop.model.text import clean
 from sparktop.panels.parts.figures import heading, label
-from sparktop.panels.parts.text import Column, Row, Run, fit_row
+from sparktop.panels.parts.text import Column, Row, Run, fit_row, fitted_names
 from sparktop.panels.sweep.curves import plots_rows
 from sparktop.panels.sweep.screen import STATUS_ROLES, headline_rows, levels_and_findings
 from sparktop.panels.sweep.table import framed_sweep, page_title
@@ -180,7 +180,7 @@ def _heading_row(width: int) -> Row:
 def _history_row(row: HistoryRow, width: int, *, chosen: bool, marked: bool) -> Row:
     # The mark of simulated results is never cut off; of a long status only the first word stands.
     sign, names = " (sim)" if row.simulated else "", _NAME if width < _WIDE else _WIDE_NAME
-    name = fit(fit(row.name, min(cell_width(row.name), names - len(sign))) + sign, names)
+    name = fit(fitted_names((row.name,), names - len(sign))[row.name].rstrip() + sign, names)
     status = row.status if cell_width(row.status) <= _STATUS else row.status.split()[0]
     when = "–" if row.started_at is None else f"{row.started_at.astimezone():%Y-%m-%d %H:%M}"
     result: Row = [

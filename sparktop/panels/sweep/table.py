@@ -36,6 +36,7 @@ from sparktop.panels.parts.text import (
     Run,
     fit_row,
     fit_rows,
+    fitted_names,
     frame_role,
     frame_rows,
     merge_runs,
@@ -634,7 +635,10 @@ def level_row(
         # The colour of the target's curve.
         letter_role = part_role(names.index(level.key.target)) if level.key.target in names else "accent"
         room = min(14, max(cell_width(target.name) for target in view.targets))
-        start += [(f"{letter} ", letter_role), (f"{fit(level.key.target, room)} ", "text")]
+        start += [
+            (f"{letter} ", letter_role),
+            (f"{fitted_names((*names, level.key.target), room)[level.key.target]} ", "text"),
+        ]
     start.append((_load_words(view, level.key), "title"))
     result: Row = fit_row(start, name)
     if row is not None and row.error is not None:

@@ -37,7 +37,7 @@ from sparktop.model.sweep import (
     level_name,
 )
 from sparktop.panels.parts.figures import flow_pieces, heading, label, part_role, sentence_rows
-from sparktop.panels.parts.text import Row, Run, fit_row, row_width, side_by_side
+from sparktop.panels.parts.text import Row, Run, fit_row, fitted_names, row_width, side_by_side
 from sparktop.panels.sweep.curves import better_words, legend_rows, plots_rows
 from sparktop.panels.sweep.table import ALIKE, BEST, SCATTERED, framed_sweep, page_title
 
@@ -141,14 +141,9 @@ def metric_rows(compared: Topologies, metric: ComparedMetric, width: int) -> lis
     better = better_words(more=metric.more_is_better)
     axis = (metric.levels[0].key.point.kind if metric.levels else LoadKind.CONCURRENCY).sign
     head: Row = [label(fit(axis, load, "right"))]
+    names = fitted_names(tuple(compared.columns), min(columns, default=0))
     for index, name in enumerate(compared.columns):
-        head += [
-            (" ", "text"),
-            (
-                fit(fit(name, min(columns[index], cell_width(name))), columns[index], "right"),
-                part_role(index),
-            ),
-        ]
+        head.append((f" {fit(names[name].rstrip(), columns[index], 'right')}", part_role(index)))
     # What the percentages are relative to.
     titles = ("winner, against the next best", "winner, next best", "winner")
     if metric.winner_vs == "baseline":

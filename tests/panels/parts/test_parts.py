@@ -69,14 +69,16 @@ def test_the_key_behind_a_cut_sentence_stays(room: int) -> None:
         (("10.0.0.17:8000", "10.0.0.117:8000"), ("…17…", "…117…")),
         (("127.0.0.1:35081", "127.0.0.1:40911"), ("…1:35081", "…1:40911")),
         (("vllm-llama-a", "vllm-llama-b"), ("…llama-a", "…llama-b")),
-        (("a-far-too-long-name", "short"), ("a-far-t…", "short")),
+        (("a-far-too-long-name", "short"), ("a-far…me", "short")),
+        (("a-far-too-long-name", "another-long-name"), ("a-far-t…", "another…")),
+        (("127.0.0.1:35081", "another-long-name"), ("…1:35081", "another…")),
         (("127.0.0.1:18106", "short"), ("…1:18106", "short")),
     ],
 )
 def test_names_that_do_not_fit_are_cut_where_they_are_alike(
     names: tuple[str, ...], shown: tuple[str, ...]
 ) -> None:
-    """What all begin with goes first; a number is never cut, and a name alone loses its end as before."""
+    """What all begin with goes first; a number is never cut, and a name alone loses its middle."""
     assert tuple(fitted_names(names, 8)[name].rstrip() for name in names) == shown
 
 

@@ -19,10 +19,12 @@ from sparktop.model.sweep import (
 from sparktop.panels.parts.figures import part_role
 from sparktop.panels.parts.text import row_text, row_width
 from sparktop.panels.sweep.curves import curve_rows, legend_rows, line_letter, plots_rows
-from sparktop.panels.sweep.topology import difference_screen, topology_screen
+from sparktop.panels.sweep.topology import difference_screen, tables_rows, topology_screen
+from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
 from sparktop.sweep.formats.drawings import curve_drawing
 from sparktop.sweep.view.curves import curve_plots
+from sparktop.sweep.view.result import topologies
 from tests.panels.drawn import texts
 from tests.panels.sweep_views import published
 
@@ -76,6 +78,24 @@ def test_limits_of_single_targets_have_their_colours() -> None:
         2,
         2,
     ]
+
+
+def test_long_names_keep_what_tells_them_apart() -> None:
+    """In the legend, beside curves, beside bars, and above a comparison's columns."""
+    names = [f"gpt-oss-120b on two machines, {end}" for end in ("tp2", "tp4")]
+    curves = plot(*(line(name, {1: 10.0, 2: 90.0}) for name in names))
+    bars = plot(*(line(name, {1: 10.0}) for name in names))
+    rows = (*legend_rows([curves], 100), *curve_rows(curves, 80, 24), *plots_rows([bars], 100, 20))
+    shown = [row_text(row) for row in rows]
+    assert [sum(end in text for text in shown) for end in ("tp2", "tp4")] == [3, 3]
+    series = [
+        LevelSeries(
+            name, (SeriesLevel(Level("", concurrency_point(1)), {"decode_tps": Value(9.0)}),), "s", "t"
+        )
+        for name in names
+    ]
+    head = row_text(tables_rows(topologies(compare(series), series), 100)[1])
+    assert ("tp2" in head, "tp4" in head) == (True, True)
 
 
 def test_a_line_has_one_letter_in_all_plots() -> None:
