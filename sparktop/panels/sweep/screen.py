@@ -373,8 +373,9 @@ def _words_rows(view: SweepView, width: int, height: int) -> list[Row]:
     room = height - len(rows) - 1
     if room >= _LEAST_LEVELS - 1 and view.rows:
         results = {row.key: row for row in view.rows}
-        rows.append(table_heading(view, width))
-        rows += [level_row(view, level, results.get(level.key), width) for level in newest_levels(view, room)]
+        levels = newest_levels(view, room)
+        rows.append(table_heading(view, width, len(levels)))
+        rows += [level_row(view, level, results.get(level.key), width) for level in levels]
     _add_that_fit(rows, [guard_rows(view, width), *finding_rows(view, width)], height)
     return fit_rows(rows, width, height)
 

@@ -458,11 +458,16 @@ def _load_words(view: SweepView, key: Level) -> str:
     return level_name(key, lengths=view.several_lengths)
 
 
-def table_heading(view: SweepView, width: int) -> Row:
-    """Return the heading row of the table of levels."""
-    name = _name_width(view)
+def table_heading(view: SweepView, width: int, shown: int | None = None) -> Row:
+    """Return the heading row of the table of levels; it says how many are `shown` where not all are."""
+    name, count = _name_width(view), len(all_levels(view))
     columns = columns_for(view, width)
-    row: Row = [(fit("   level", name), "muted")]
+    is_part = shown is not None and shown < count
+    titles = (
+        (f"   {shown} of {count}", f"{shown} of {count}", f"{shown}/{count}") if is_part else ("   level",)
+    )
+    title = next((words for words in titles if len(words) <= name), titles[-1])
+    row: Row = [(fit(title, name), "muted")]
     row += [label(" " + fit(column.heading, column.width, "right")) for column in columns]
     return fit_row([*row, label("  remarks" if _marks_column_width(view, width) > _SIGNS else "")], width)
 
@@ -484,7 +489,7 @@ def side_by_side_tables(view: SweepView, width: int, height: int) -> list[Row]:
     for first_level in range(0, len(levels), max(1, table_rows_each)):
         part = levels[first_level : first_level + table_rows_each]
         rows = [
-            table_heading(view, cells),
+            table_heading(view, cells, len(levels)),
             *(level_row(view, level, results.get(level.key), cells) for level in part),
         ]
         tables.append(rows)

@@ -171,13 +171,14 @@ def swept(*concurrency: int) -> SweepView:
 @pytest.mark.parametrize("size", [(60, 6), (80, 8), (120, 13), (200, 18)])
 @pytest.mark.parametrize("most", [3, 6, 8])
 def test_the_board_shows_all_levels_of_a_finished_sweep(size: tuple[int, int], most: int) -> None:
-    """Columns go before levels, from six levels at 80×24 on: the best one is there at every size."""
+    """Columns go before levels; where some do not fit, their number says so, and the best one is there."""
     view = swept(*(2**power for power in range(most)))
     rows = [row_text(row) for row in sweep_band(view, *size)]
     assert all(len(row) == size[0] for row in rows)
     shown = [level for level in view.levels if re.search(rf"\b{level.key.point.short}\b", "\n".join(rows))]
     assert len(shown) == most or size == (60, 6) or (size, most) == ((80, 8), 8)
     assert len(shown) >= 4 or most < 4
+    assert (f"{len(shown)} of {most}" in "\n".join(rows)) == (len(shown) < most)
     assert "◆" in "\n".join(rows[2:])
     assert not any("…" in row for row in rows[1:-1])
     assert "! warning" in rows[-1]
