@@ -236,7 +236,7 @@ Times = tuple[str, str]
 def measured_again(first: LevelResult, record: LevelRecord) -> LevelResult:
     """Return a level with the result `first` by the runs that were added to its `record` since."""
     again = [trace for trace in record.traces if trace.run >= first.runs]
-    spans = {run: span for run, span in windows(record.events, again).items() if run >= first.runs}
+    spans = {run: span for run, span in windows(record.starts, again).items() if run >= first.runs}
     return level_result(record.level, again, spans)
 
 

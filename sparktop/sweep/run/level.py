@@ -141,6 +141,10 @@ def limit_side(
 _PERCENT = 100.0
 
 
+_Samples = Mapping[str, list[ServerPoint]]
+"""The samples of each server of a target that were taken during measured runs."""
+
+
 class LevelRecord(Struct, eq=False):
     """Collects the load runs and server counters of one level on one target.
 
@@ -150,10 +154,8 @@ class LevelRecord(Struct, eq=False):
     plan: Plan
     prepared: PreparedTarget
     level: Level
-    events: list[LoadEvent] = field(default_factory=list)
-    """Events of completed measured runs; of tokens only the first ones of each request."""
-    partial: list[LoadEvent] = field(default_factory=list)
-    """Events of a measured run that was cancelled or interrupted."""
+    starts: list[RunStarted] = field(default_factory=list)
+    """The starts of completed measured runs, or of an interrupted one if none was completed."""
     traces: list[RequestTrace] = field(default_factory=list)
     """Requests of completed measured runs, with the time of every token."""
     lasted_s: float = 0.0
@@ -189,25 +191,24 @@ class LevelRecord(Struct, eq=False):
 
     def add_run(self, record: RunRecord, phase: SweepPhase) -> None:
         """Add a load run of a phase, completed or interrupted."""
-        events, traces = record.events, record.traces()
+        traces = record.traces()
         if phase is not SweepPhase.RUNNING:
             unmeasured_traces = self.contexts if phase is SweepPhase.CONTEXT else self.warm_ups
             unmeasured_traces += traces
             return
-        end = record.finished
+        starts, end = [event for event in record.events if isinstance(event, RunStarted)], record.finished
+        if not self.runs or (end is not None and not end.cancelled):
+            self.starts += starts
         if end is not None:
             # Warm-up calls of agents precede the measured time.
-            starts = (event.measured for event in events if isinstance(event, RunStarted))
-            measured = next(starts, None) if self.plan.mode is LoadMode.AGENTS else None
+            measured = starts[0].measured if starts and self.plan.mode is LoadMode.AGENTS else None
             self.spans.append(measured or (end.started_at, end.ended_at))
             self.facts.health.append(end.health)
         if end is not None and not end.cancelled:
-            self.events += events
             self.traces += traces
             self.lasted_s += sum(map(run_duration_s, by_run(traces)))
             self.facts.run_s.append(end.ended_at - end.started_at)
         else:
-            self.partial += events
             self.cut += traces
 
     def add_growth(
@@ -241,22 +242,22 @@ class LevelRecord(Struct, eq=False):
         `log` has the samples, `models` has known facts by model name.
         """
         # An interrupted run is used only if there is no complete one: its time windows are cut short.
-        events = self.events if self.runs else self.partial
         traces = self.traces if self.runs else self.cut
-        spans = windows(events, traces, is_cut=not self.runs)
+        spans = windows(self.starts, traces, is_cut=not self.runs)
         result = level_result(self.level, traces, spans, mode=self.plan.mode)
         if self.runs and self.cut:
             result = _add_partial_requests(result, level_result(self.level, self.cut, mode=self.plan.mode))
             failed = [trace for trace in self.traces if not trace.ok]
             uncounted = uncounted_columns([*failed, *self.cut], run_starts(self._requests()))
             result = result.model_copy(update={"uncounted": uncounted})
-        facts = self.facts_with_samples(log)
+        samples = {name: log.servers(name, self.spans) for name in self.prepared.backends}
+        loaded = in_flight((trace.start, trace.end) for trace in self._requests())
+        facts = self._facts_with_samples(log, samples, loaded)
         served = dict(result.served_by)
         if not served and not facts.fell and self.prepared.target.kind is TargetKind.ROUTER:
             counts = {name: grown.finished or 0.0 for name, grown in self.measured.items()}
             served = {name: round(count) for name, count in counts.items() if count > 0}
-        loaded = in_flight((trace.start, trace.end) for trace in self._requests())
-        batches = self._busy_batches(log)
+        batches = self._busy_batches(samples)
         grown = None if facts.fell else facts.growth
         result = with_servers(result, self.plan, self.prepared.kv_capacity_tokens, grown)
         measured, context = self._measured_growth(), self.prepared.result.context_tokens
@@ -267,17 +268,15 @@ class LevelRecord(Struct, eq=False):
             update={
                 "served_by": served,
                 "busy_batch": batches,
-                "server": self._server_side(log),
+                "server": self._server_side(samples),
                 "backends": {
-                    name: self._backend_side(name, points)
-                    for name, points in self._samples(log).items()
-                    if points
+                    name: self._backend_side(name, points) for name, points in samples.items() if points
                 },
                 "hardware": facts.hardware,
                 "padding_percent": self._padding_percent(models),
                 "roofline_percent": next(of_limit, None),
                 "yardsticks": compared,
-                "balance": self._router_side(log, events, result),
+                "balance": self._router_side(samples, traces, result),
                 "context": context_part(self.level, self.contexts, self.traces, self._measured_growth()),
                 "left": self.left,
                 "beside": self.beside,
@@ -287,9 +286,8 @@ class LevelRecord(Struct, eq=False):
         judged = {"validity": judge(self.plan, result, facts), "notes": notes_on(result, facts)}
         return result.model_copy(update=judged)
 
-    def facts_with_samples(self, log: ServerLog) -> LevelFacts:
+    def _facts_with_samples(self, log: ServerLog, samples: _Samples, loaded: Sequence[Span]) -> LevelFacts:
         """Return the `facts` with what counters and samples of servers and machines add to them."""
-        loaded = in_flight((trace.start, trace.end) for trace in self._requests())
         nodes = {name: log.nodes(name, loaded) for name in self.prepared.nodes}
         traces = [*self.warm_ups, *self.contexts, *self._requests()]
         asked_tokens = self.plan.tg if self.plan.trace is None else self.plan.trace.longest_answer
@@ -306,7 +304,7 @@ class LevelRecord(Struct, eq=False):
             open_requests=len(broken),
             growth=self._sum_over_servers(self.growth),
             measured=self._sum_over_servers(self.measured),
-            queues=self._queue_reasons(log),
+            queues=self._queue_reasons(samples),
             hardware={name: node_side(points) for name, points in nodes.items() if points},
             mdns=is_mdns(self.prepared.target.url),
             routed=self.prepared.target.kind is TargetKind.ROUTER,
@@ -316,9 +314,9 @@ class LevelRecord(Struct, eq=False):
         """Return all requests of measured runs, including interrupted ones."""
         return [*self.traces, *self.cut]
 
-    def _queue_reasons(self, log: ServerLog) -> dict[str, str | None]:
+    def _queue_reasons(self, samples: _Samples) -> dict[str, str | None]:
         """Return for each server of the target why requests queued at it; None: none did."""
-        names, slots = self.prepared.backends, self.prepared.slots
+        names = self.prepared.backends
         spans: dict[str, list[Span]] = {}
         for request in self._requests():
             name = request.served_by if len(names) > 1 else next(iter(names), None)
@@ -326,8 +324,8 @@ class LevelRecord(Struct, eq=False):
                 spans.setdefault(name, []).append((request.start, request.end))
         return {
             name: queue_reason(
-                log.servers(name, self.spans),
-                slots.get(name),
+                samples[name],
+                self.prepared.slots.get(name),
                 most_at_once(spans.get(name, ())) if spans else None,
                 self.most_in_flight,
             )
@@ -348,13 +346,9 @@ class LevelRecord(Struct, eq=False):
         """Return the growth of all servers' counters over measured runs and contexts; None if unknown."""
         return None if self.facts.fell else self._sum_over_servers(self.measured)
 
-    def _samples(self, log: ServerLog) -> dict[str, list[ServerPoint]]:
-        """Return the samples of each server of the target that were taken during measured runs."""
-        return {name: log.servers(name, self.spans) for name in self.prepared.backends}
-
-    def _server_side(self, log: ServerLog) -> ServerSide | None:
+    def _server_side(self, samples: _Samples) -> ServerSide | None:
         """Return a summary of the samples and counters of all servers together; None without servers."""
-        samples, most = self._samples(log), self.most_in_flight
+        most = self.most_in_flight
         if not samples:
             return None
         points = [point for reported in samples.values() for point in reported]
@@ -386,11 +380,11 @@ class LevelRecord(Struct, eq=False):
             prefill_ms=prefill_ms,
         )
 
-    def _busy_batches(self, log: ServerLog) -> dict[str, float]:
+    def _busy_batches(self, samples: _Samples) -> dict[str, float]:
         """Return the mean batch size of each server while it was computing, where known, by server name."""
         means = {
             name: busy_batch(points, None if self.facts.fell else self.measured.get(name))
-            for name, points in self._samples(log).items()
+            for name, points in samples.items()
         }
         return {name: mean for name, mean in means.items() if mean is not None}
 
@@ -433,7 +427,7 @@ class LevelRecord(Struct, eq=False):
         return tuple(YardstickSide.model_validate(stick) for stick in sticks)
 
     def _router_side(
-        self, log: ServerLog, events: list[LoadEvent], made: LevelResult
+        self, samples: _Samples, traces: list[RequestTrace], made: LevelResult
     ) -> dict[str, JsonValue] | None:
         if self.prepared.target.kind is not TargetKind.ROUTER:
             return None
@@ -441,12 +435,12 @@ class LevelRecord(Struct, eq=False):
         ends = [end for _, end in self.spans]
         return router_side(
             self.prepared.target.name,
-            events,
-            self._samples(log),
+            traces,
+            samples,
             e2e_s=None if e2e_ms is None else e2e_ms / 1000,
             until=ends[-1] if ends else None,
             strategy=self.prepared.target.strategy,
-            errors=backend_errors(self.prepared.backends, events, {} if self.facts.fell else self.measured),
+            errors=backend_errors(self.prepared.backends, traces, {} if self.facts.fell else self.measured),
         )
 
 

@@ -16,9 +16,9 @@ from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
 from sparktop.analysis.balance.rules import request_shares, weigh_requests
 from sparktop.analysis.placement import address_of
-from sparktop.model.load import LoadEvent, RequestEnded, RequestStarted
 from sparktop.model.text import clean
 from sparktop.store.load_log import ABORTS_THAT_COUNT
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.run.server_side import Counters, ServerPoint
 
 _BALANCE = (
@@ -29,27 +29,9 @@ _BALANCE = (
 """Fields of a balance that a level keeps."""
 
 
-def assignments(events: Iterable[LoadEvent]) -> list[str]:
-    """Return the backend of each request, in the order in which the requests started.
-
-    Requests whose answer named no backend, or that have not ended, are left out.
-    """
-    starts: dict[str, float] = {}
-    served: dict[str, str] = {}
-    for event in events:
-        if isinstance(event, RequestStarted):
-            starts[event.request_id] = event.at  # of a request that was sent twice, the later time
-        elif isinstance(event, RequestEnded) and event.served_by is not None:
-            served[event.request_id] = event.served_by
-    # A stable sort keeps the order of requests that started at the same time.
-    return [
-        served[request_id] for request_id in sorted(starts, key=starts.__getitem__) if request_id in served
-    ]
-
-
 def router_side(
     name: str,
-    events: Iterable[LoadEvent],
+    requests: Sequence[RequestTrace],
     samples: Mapping[str, Sequence[ServerPoint]],
     *,
     e2e_s: float | None,
@@ -64,7 +46,8 @@ def router_side(
     last run in monotonic seconds, `strategy` the routing strategy, `errors` the number of failed requests by
     backend (None: unknown).
     """
-    order = assignments(events)
+    started = sorted(requests, key=lambda trace: trace.start)
+    order = [trace.served_by for trace in started if trace.served_by is not None]
     side: dict[str, JsonValue] = {"runs_test": routing_test(order) if order else None}
     if len(samples) > 1 and until is not None:
         tracks = [_load_track(backend, points, errors.get(backend)) for backend, points in samples.items()]
@@ -80,16 +63,15 @@ def router_side(
 
 
 def backend_errors(
-    backends: Iterable[str], events: Iterable[LoadEvent], grown: Mapping[str, Counters]
+    backends: Iterable[str], requests: Iterable[RequestTrace], grown: Mapping[str, Counters]
 ) -> dict[str, float | None]:
     """Return the number of failed requests of each backend in a level.
 
     It is the larger of two counts: by the backend's own counters (`grown`), of which aborted requests count
-    if they are a large share of the finished ones, and by failed answers that name the backend (`events`).
+    if they are a large share of the finished ones, and by failed answers that name the backend (`requests`).
     Where both are 0 the number is unknown: a router repeats a failed request at another backend.
     """
-    ends = [event for event in events if isinstance(event, RequestEnded) and event.error is not None]
-    by_answers = Counter(end.served_by for end in ends)
+    by_answers = Counter(trace.served_by for trace in requests if trace.is_failed)
     errors: dict[str, float | None] = {}
     for name in backends:
         counters = grown.get(name, Counters())

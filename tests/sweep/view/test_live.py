@@ -369,7 +369,7 @@ def recorded() -> tuple[LevelRecord, ServerLog]:
     plan = Plan((router,), (3,), pp=100, tg=4, runs=2)
     prepared = PreparedTarget(router, WorkerTarget(router.url), unmeasured(router), backends=tuple(urls))
     record, log = LevelRecord(plan, prepared, plan.level(router.name, concurrency_point(3))), ServerLog()
-    record.events, record.traces = level_events(), collect(level_events())
+    record.traces = collect(level_events())
     record.spans, record.facts.run_s = [(0.0, 40.0)], [20.0, 20.0]
     for at in range(41):
         for name, mean in (("spark-a", 3.0), ("spark-b", 1.0)):
@@ -400,9 +400,8 @@ def test_a_level_keeps_what_each_server_did() -> None:
 def test_a_run_that_broke_off_is_in_the_picture_and_in_no_figure() -> None:
     """Its requests are kept apart, those that ended well too."""
     record, log = recorded()
-    record.partial = [*request("x", 30.0, run=2), RequestStarted("y", 30.5, 2, 100)]
-    record.partial.append(RequestEnded("y", 31.0, EndReason.ABORT))
-    record.cut = collect(record.partial)
+    aborted = (RequestStarted("y", 30.5, 2, 100), RequestEnded("y", 31.0, EndReason.ABORT))
+    record.cut = collect([*request("x", 30.0, run=2), *aborted])
     level = record.result(log, {})
     assert set(known(level.each).run) == {0, 1}
     assert level.uncounted is not None
