@@ -402,9 +402,7 @@ _PLAIN_VALUE = re.compile(r"[\w.,:+-]{1,60}", re.ASCII)
 # "api-key", "HF_TOKEN": names whose value is never shown.
 _SECRET_FIELD = re.compile(r"(?i)(?:.*[_-])?(?:key|token|secret|passw(?:or)?d|auth|credentials?)")
 _LONGEST_JSON, _MOST_JSON = 16_384, 240
-"""Characters of an option's JSON that are read, and that are kept with ranges."""
-_LEAST_RUN = 4
-"""Numbers at one distance from which on a list has them as a range."""
+"""Characters of an option's JSON that are read, and that are kept to compare it."""
 _SHARES = ("--gpu-memory-utilization", "--mem-fraction-static")
 _KV_BYTES = ("--kv-cache-memory-bytes", "--kv-cache-memory")
 _TENSOR = ("--tensor-parallel-size", "-tp", "--tp-size", "--tp")
@@ -560,7 +558,7 @@ def _shown_value(name: str, value: str) -> str:
         return shlex.quote(short_model(value) or "…")
     if _bare(name) not in _SHOWN_OPTIONS:
         return "…"
-    return value if _PLAIN_VALUE.fullmatch(value) else shlex.quote(_short_json(value, ranges=False) or "…")
+    return value if _PLAIN_VALUE.fullmatch(value) else shlex.quote(_short_json(value) or "…")
 
 
 def options_of(words: Sequence[str]) -> list[tuple[str, str]]:
@@ -582,9 +580,12 @@ def option(words: Sequence[str], names: Sequence[str]) -> str | None:
 
 
 def _flag_text(name: str, value: str) -> str:
-    """Return an option as it is kept: JSON in short; of another value that is no plain word its digest."""
+    """Return an option as it is kept: of JSON the beginning; of a value that is no plain word its digest."""
     if value and not _PLAIN_VALUE.fullmatch(value):
-        value = _short_json(value) or _digest(value)
+        short = _short_json(value)
+        value = _digest(value) if short is None else short
+        if len(value) > _MOST_JSON:
+            value = f"{value[:_MOST_JSON]}…{_digest(value)}"
     return f"{name} {value}".rstrip()
 
 
@@ -592,59 +593,30 @@ def _digest(text: str) -> str:
     return f"#{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
-def _short_json(text: str, *, ranges: bool = True) -> str | None:
-    """Return a JSON object with its fields in order, what may be secret as digests; None for another text.
-
-    With `ranges` it is cut to `_MOST_JSON`, and lists of numbers are shortened.
-    """
+def _short_json(text: str) -> str | None:
+    """Return a JSON object with its fields in order, what may be secret as digests; None for another text."""
+    if not text.startswith("{") or len(text) > _LONGEST_JSON:
+        return None
     try:
-        value = json.loads(text) if text.startswith("{") and len(text) <= _LONGEST_JSON else None
-        short = (
-            None
-            if value is None
-            else json.dumps(_kept_part(value, ranges=ranges), sort_keys=True, separators=(",", ":"))
-        )
+        return json.dumps(_kept_part(json.loads(text)), sort_keys=True, separators=(",", ":"))
     except (ValueError, RecursionError):
         return None
-    return (
-        short
-        if short is None or not ranges or len(short) <= _MOST_JSON
-        else f"{short[:_MOST_JSON]}…{_digest(short)}"
-    )
 
 
-def _kept_part(value: object, field: str = "", *, ranges: bool) -> object:
+def _kept_part(value: object, field: str = "") -> object:
     """Return a part of an option's JSON as it is kept; `field` is the name that it has there."""
     if isinstance(value, dict):
         return {
-            name if _PLAIN_VALUE.fullmatch(name) else _digest(name): _kept_part(part, name, ranges=ranges)
+            name if _PLAIN_VALUE.fullmatch(name) else _digest(name): _kept_part(part, name)
             for name, part in value.items()
         }
     if isinstance(value, list):
-        counts = [part for part in value if type(part) is int]
-        if ranges and len(counts) == len(value):
-            return _with_ranges(counts)
-        return [_kept_part(part, field, ranges=ranges) for part in value]
+        return [_kept_part(part, field) for part in value]
     if _SECRET_FIELD.fullmatch(field) and not isinstance(value, bool):
         return _digest(str(value))
     if isinstance(value, str) and not _PLAIN_VALUE.fullmatch(value):
         return short_model(value) if field == "model" else _digest(value)
     return value
-
-
-def _with_ranges(numbers: Sequence[int]) -> list[int | str]:
-    """Return whole numbers in which those at one distance, ascending, are a range: 1, 2, 4, "8..256 by 8"."""
-    parts: list[int | str] = []
-    index = 0
-    while index < len(numbers):
-        start, end, count = numbers[index], numbers[index], 1
-        step = numbers[index + 1] - start if index + 1 < len(numbers) else 0
-        while step > 0 and index + count < len(numbers) and numbers[index + count] == end + step:
-            end, count = end + step, count + 1
-        is_run = count >= _LEAST_RUN
-        parts.append(f"{start}..{end}{f' by {step}' if step > 1 else ''}" if is_run else start)
-        index += count if is_run else 1
-    return parts
 
 
 def _memory_ask(options: Mapping[str, str]) -> MemoryAsk:

@@ -7,7 +7,6 @@ with all its replicas, each of which is a server.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
@@ -35,8 +34,6 @@ _PLACE = ("namespace", "pod", "node", "model_name")
 """Labels that name where a server runs, and its model."""
 _HEALTHY = "vllm:healthy_pods_total"
 """production-stack's gauge that only its router has."""
-_PLAIN = re.compile(r"(https?://[\w.-]+(?::\d{1,4})?)(?:/metrics)?/*", re.ASCII)
-"""A URL with the page's usual path or none, and without a user."""
 _LONGEST, _LONGEST_REPLICA = 64, 12
 """Most characters of a name, and of the id of a replica in it."""
 GROUPS_ADVICE = "correct group_by under [[prometheus]] in the configuration"
@@ -262,9 +259,6 @@ def _url_of(key: ScrapeKey, target: ActiveTarget | None) -> str:
 def _base_url(text: object) -> str:
     """Return a scrape URL without user, query and the page's usual path; "" for anything but a usable one."""
     url = clean(text, 300) if isinstance(text, str) else ""
-    plain = _PLAIN.fullmatch(url)
-    if plain is not None:  # nearly all: ten times as fast
-        return plain[1]
     try:
         url_parts = urlsplit(url)
         url_parts.port  # noqa: B018 - raises for what is not a number
