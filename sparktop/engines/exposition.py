@@ -108,11 +108,12 @@ def _beginning(line: bytes) -> bytes:
 class Reader:
     """Parses the samples of a fixed set of metric names."""
 
-    def __init__(self, names: Iterable[str]) -> None:
-        """Read these `names`, spelled as on the page, with suffixes such as `_total`.
+    def __init__(self, names: Iterable[str], prefix: str = "") -> None:
+        """Read these `names`, spelled as on the page, with suffixes such as `_total`; `prefix` begins them.
 
         A mapping maps each name on the page to the name under which `read` returns its samples.
         """
+        self.prefix = prefix
         self._names = names if isinstance(names, Mapping) else {name: name for name in names}
         self._others: dict[str, Reader] = {}
         """Readers of the same names under other prefixes, by prefix."""
@@ -123,8 +124,9 @@ class Reader:
         """Matches a line of one of the names; compiled with the first page: few engines are watched."""
         return re.compile(rb"\n[ \t]*+(" + _any_of(self._encoded) + rb")(?=[\s{]|\Z)" + _REST)
 
-    def with_prefix(self, prefix: str, theirs: str) -> Reader:
-        """Return a reader of the names that begin with `prefix`, where a page has `theirs` in its place."""
+    def with_prefix(self, theirs: str) -> Reader:
+        """Return a reader of the same names, where a page has `theirs` in place of this reader's prefix."""
+        prefix = self.prefix
         if prefix == theirs:
             return self
         if theirs not in self._others:

@@ -82,7 +82,7 @@ FIELDS: Fields = (
 )
 NAMES = names_of(FIELDS, (), _STATUS)
 """Every metric name that is read, spelled as on the page."""
-READER = Reader(NAMES)
+READER = Reader(NAMES, "llamacpp:")
 # "llamacpp:requests_processing 2": name and value, whatever labels stand between.
 _LINE = re.compile(rb"(?m)^(llamacpp:\w+)(?:\{[^\n]*\})?[ \t]+(\S+)")
 

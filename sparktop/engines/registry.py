@@ -41,10 +41,6 @@ class EngineKind(Struct, frozen=True):
     """Finds the samples on a metrics page by their names; None if the engine has no such page."""
     sample_of: Callable[[Page, float], EngineSample] = vllm.sample_of
     """Returns the sample, dated at a time (monotonic seconds), in what `reader` found; raises `PageError`."""
-    table_prefix: str = ""
-    """Begins the names of `reader`; on a page, the prefix that was recognised stands in its place."""
-    mark: str = ""
-    """Where names have no prefix of their own: the beginning by which they are recognised as the engine's."""
     facts: tuple[str, ...] = ()
     """Routes that report a server's identity, requested from time to time."""
     identify: Callable[[Answers], EngineIdentity] = document.identify
@@ -57,8 +53,7 @@ class EngineKind(Struct, frozen=True):
     path: str = METRICS_PATH
     """The route that is polled, by default that of the metrics page."""
     prefixes: tuple[str, ...] = ()
-    """The prefixes of the engine's metric names, its own first; empty if it is polled for JSON instead of a
-    metrics page."""
+    """The prefixes of the engine's metric names, its own first; empty for that of `reader` alone."""
     read_json: ReadDocument | None = None
     """Parses the JSON that is polled where the engine has no metrics page, or where that is off."""
     runs_nothing: bool = False
@@ -70,9 +65,9 @@ class EngineKind(Struct, frozen=True):
     request to it causes work: SGLang's and TGI's `/health` run a token through the model."""
 
     @property
-    def prefix(self) -> str | None:
-        """The prefix of the metric names on the engine's own page; None if it has no metrics page."""
-        return self.prefixes[0] if self.prefixes else None
+    def known_prefixes(self) -> tuple[str, ...]:
+        """The prefixes by which its names are recognised, its own first; () if it has no metrics page."""
+        return self.prefixes or (() if self.reader is None else (self.reader.prefix,))
 
 
 _MINDIE_PREFIX = "npu_cache_usage_"
@@ -82,7 +77,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
         "vllm": EngineKind(
             "vLLM",
             vllm.READER,
-            table_prefix="vllm:",
             facts=("/version", "/v1/models"),
             prefixes=PREFIXES["vllm"],
             read_json=openai.read,
@@ -93,7 +87,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             "SGLang",
             sglang.READER,
             sglang.sample_of,
-            "sglang:",
             facts=sglang.FACTS,
             identify=sglang.identify,
             older=sglang.OLDER,
@@ -105,7 +98,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             "llama.cpp",
             llamacpp.READER,
             llamacpp.sample_of,
-            "llamacpp:",
             facts=llamacpp.FACTS,
             identify=llamacpp.identify,
             prefixes=PREFIXES["llamacpp"],
@@ -116,7 +108,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             "TensorRT-LLM",
             trtllm.READER,
             trtllm.sample_of,
-            "trtllm_",
             facts=trtllm.FACTS,
             path=trtllm.PATH,
             prefixes=PREFIXES["trtllm"],
@@ -127,7 +118,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             "Aphrodite",
             vllm.READER,
             partial(vllm.sample_of, engine="aphrodite"),
-            "vllm:",
             facts=("/version", "/v1/models"),
             prefixes=PREFIXES["aphrodite"],
             read_json=openai.read,
@@ -137,7 +127,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             "FastDeploy",
             vllm.READER,
             partial(vllm.sample_of, engine="fastdeploy"),
-            "vllm:",
             facts=("/v1/models",),
             reports=("model",),
             prefixes=PREFIXES["fastdeploy"],
@@ -147,7 +136,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             "LMDeploy",
             vllm.LMDEPLOY_READER,
             vllm.sample_of_lmdeploy,
-            "lmdeploy:",
             facts=("/v1/models",),
             reports=("model",),
             prefixes=PREFIXES["lmdeploy"],
@@ -158,7 +146,6 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             "Ray Serve LLM",
             vllm.READER,
             partial(vllm.sample_of, engine="ray"),
-            "vllm:",
             reports=(),
             prefixes=PREFIXES[RAY],
         ),
@@ -166,17 +153,14 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             "TGI",
             tgi.READER,
             tgi.sample_of,
-            "tgi_",
             facts=tgi.FACTS,
             identify=tgi.identify,
-            prefixes=("tgi_",),
             silent="has none before its first request",
         ),
         "nim": EngineKind(
             "NIM",
             vllm.NIM_READER,
             vllm.sample_of_nim,
-            mark=vllm.NIM_PREFIX,
             facts=vllm.NIM_FACTS,
             path=vllm.NIM_PATH,
             prefixes=(vllm.NIM_PREFIX,),
@@ -186,40 +170,22 @@ ENGINES: Mapping[str, EngineKind] = MappingProxyType(
             "MindIE",
             vllm.NIM_READER,
             partial(vllm.sample_of, engine="mindie"),
-            mark=_MINDIE_PREFIX,
             reports=(),
             prefixes=(_MINDIE_PREFIX,),
         ),
-        "triton": EngineKind(
-            "Triton",
-            workers.TRITON_READER,
-            workers.sample_of_triton,
-            "nv_inference_",
-            reports=(),
-            prefixes=("nv_inference_",),
-        ),
-        "max": EngineKind(
-            "Modular MAX",
-            workers.MAX_READER,
-            workers.sample_of_max,
-            "maxserve_",
-            reports=(),
-            prefixes=("maxserve_",),
-        ),
+        "triton": EngineKind("Triton", workers.TRITON_READER, workers.sample_of_triton, reports=()),
+        "max": EngineKind("Modular MAX", workers.MAX_READER, workers.sample_of_max, reports=()),
         "dynamo": EngineKind(
             "a Dynamo worker",
             workers.DYNAMO_READER,
             workers.sample_of_dynamo,
-            "dynamo_component_",
             reports=(),
-            prefixes=("dynamo_component_",),
             runs_nothing=True,
         ),
         "lmcache": EngineKind(
             "an LMCache server",
             workers.LMCACHE_READER,
             workers.sample_of_lmcache,
-            "lmcache_mp_",
             reports=(),
             prefixes=("lmcache_mp_", "lmcache_mp:", "lmcache_mp."),
             runs_nothing=True,
@@ -252,8 +218,10 @@ def _any_of(prefixes: Iterable[bytes]) -> bytes:
     return b"(" + b"|".join(map(re.escape, sorted(prefixes, key=len, reverse=True))) + b")"
 
 
-_ENGINE_OF_PREFIX = {prefix.encode(): name for name, engine in ENGINES.items() for prefix in engine.prefixes}
-_OWN_PREFIXES = {engine.prefix.encode() for engine in ENGINES.values() if engine.prefix is not None}
+_ENGINE_OF_PREFIX = {
+    prefix.encode(): name for name, engine in ENGINES.items() for prefix in engine.known_prefixes
+}
+_OWN_PREFIXES = {engine.known_prefixes[0].encode() for engine in ENGINES.values() if engine.known_prefixes}
 # Samples by (word before the prefix, known prefix, rest of the name).
 _PREFIX_FIRST = re.compile(rb"\n[ \t]*+()" + _any_of(_ENGINE_OF_PREFIX) + rb"([\w:]++)")
 # "\nray_vllm:num_requests_running": foreign prefix, an engine's prefix, the name behind it.
@@ -345,8 +313,9 @@ def read_page(
     for name, prefix in engines:
         kind = ENGINES[name]
         if kind.reader is not None:
-            reader = kind.reader.with_prefix(kind.table_prefix, prefix.removesuffix(kind.mark))
-            samples.append(kind.sample_of(reader.read(text), at))
+            # Names without a prefix of their own, as of a NIM, are recognised by how one of them begins.
+            theirs = prefix if kind.reader.prefix else prefix.removesuffix(kind.prefixes[0])
+            samples.append(kind.sample_of(kind.reader.with_prefix(theirs).read(text), at))
     return replace(_merge_samples(samples), answer_ms=answer_ms, page_bytes=len(body), page=body)
 
 
@@ -446,7 +415,8 @@ def _no_engine_error(body: bytes, engine: str) -> PageError:
         return PageError(FailureKind.OTHER_PROGRAM, f"metrics of {program}: no engine figures")
     expected, message = ENGINES.get(engine), "a metrics page with no engine figures"
     if expected is not None and expected.silent:
-        message = f"no {expected.prefix} name on the metrics page: {expected.title} {expected.silent}"
+        prefix = expected.known_prefixes[0]
+        message = f"no {prefix} name on the metrics page: {expected.title} {expected.silent}"
     return PageError(FailureKind.METRICS_DISABLED, message)
 
 

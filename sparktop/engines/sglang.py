@@ -197,7 +197,7 @@ _STARTUP = {
 """Gauges about the server's own start: by name, what they time; the first has a label `phase`."""
 NAMES = names_of(FIELDS, HISTOGRAMS, *_EXTRAS.names, *_STARTUP)
 """Every metric name that is read, spelled as on the page."""
-READER = Reader(NAMES)
+READER = Reader(NAMES, "sglang:")
 
 
 def _read_startup(families: Mapping[str, Family]) -> Mapping[str, float]:

@@ -35,7 +35,7 @@ _HISTOGRAMS: Histograms = (
     ("e2e", ("tgi_request_duration",)),
     ("queue", ("tgi_request_queue_duration",)),
 )
-READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_FINISHED.values()))
+READER = Reader(names_of(_FIELDS, _HISTOGRAMS, *_FINISHED.values()), "tgi_")
 
 
 def sample_of(families: Page, at: float) -> EngineSample:

@@ -104,7 +104,7 @@ _EXTRAS = ExtraReader(
 _SLOTS = "trtllm_max_num_active_requests"
 NAMES = names_of(FIELDS, HISTOGRAMS, START, _BLOCKS, _BLOCK_TOKENS, _SLOTS, *_EXTRAS.names)
 """Every metric name that is read, spelled as on the page."""
-READER = Reader(NAMES)
+READER = Reader(NAMES, "trtllm_")
 
 
 def sample_of(families: Page, at: float) -> EngineSample:

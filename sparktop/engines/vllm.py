@@ -61,6 +61,7 @@ from sparktop.engines.lanes import (
 from sparktop.model.engine import POSITION, EngineSample, LaneSample, PrefixCache
 from sparktop.model.text import clean
 
+_VLLM_PREFIX = "vllm:"
 _CONFIG = "vllm:cache_config_info"
 _RUNNING = "vllm:num_requests_running"
 _EMPTY: Family = {}
@@ -326,7 +327,7 @@ _OF_ONE_PROCESS = (
 """Names that only a page of a single process has."""
 NAMES = names_of(FIELDS, HISTOGRAMS, CPU, _CONFIG, *_OF_ONE_PROCESS, *EXTRAS.names)
 """Every metric name that is read, spelled as on the page."""
-READER = Reader(NAMES)
+READER = Reader(NAMES, _VLLM_PREFIX)
 
 
 def sample_of(families: Page, at: float, *, engine: str = "vllm") -> EngineSample:
@@ -475,7 +476,7 @@ NIM_FACTS = ("/v1/version", "/v1/models")
 """Routes that report the identity of a NIM."""
 NIM_PREFIX = "num_requests_"
 """How the names begin by which a page of a NIM is recognised."""
-_VLLM_PREFIX, _SLOTS = "vllm:", "num_request_max"
+_SLOTS = "num_request_max"
 _FINISHED = {
     "request_finish_total": "vllm:request_success_total",
     "request_success_total": "vllm:request_success",  # read only where the name above is absent
@@ -516,7 +517,7 @@ LMDEPLOY_NAMES: Mapping[str, str] = MappingProxyType(
     }
 )
 """The name in vLLM's tables of each name that is read from a page of LMDeploy."""
-LMDEPLOY_READER = Reader(LMDEPLOY_NAMES)
+LMDEPLOY_READER = Reader(LMDEPLOY_NAMES, _LMDEPLOY_PREFIX)
 
 
 def sample_of_lmdeploy(families: Page, at: float) -> EngineSample:

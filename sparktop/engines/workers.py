@@ -65,7 +65,8 @@ _DYNAMO_TIMES: Histograms = (("e2e", ("dynamo_component_request_duration_seconds
 _DYNAMO_DONE = "dynamo_component_requests_total"
 _DYNAMO_EXTRAS = ExtraReader()
 DYNAMO_READER = Reader(
-    names_of(_DYNAMO, _DYNAMO_TIMES, DYNAMO_IN_FLIGHT, _DYNAMO_DONE, *_DYNAMO_EXTRAS.names)
+    names_of(_DYNAMO, _DYNAMO_TIMES, DYNAMO_IN_FLIGHT, _DYNAMO_DONE, *_DYNAMO_EXTRAS.names),
+    "dynamo_component_",
 )
 _LMCACHE_EXTRAS = ExtraReader(
     (
@@ -103,7 +104,7 @@ _LMCACHE_EXTRAS = ExtraReader(
     ),
 )
 _LMCACHE_LOOKUPS = ("lmcache_mp_lookup_requested_tokens_total", "lmcache_mp_lookups_requests_total")
-LMCACHE_READER = Reader((*_LMCACHE_EXTRAS.names, *_LMCACHE_LOOKUPS, START))
+LMCACHE_READER = Reader((*_LMCACHE_EXTRAS.names, *_LMCACHE_LOOKUPS, START), "lmcache_mp_")
 
 _MAX_USED, _MAX_BLOCKS, _MAX_MISSED = "used_blocks", "all_blocks", "missed_tokens"
 _MAX: Fields = (
@@ -129,7 +130,7 @@ _MAX_TIMES: Histograms = (
     ("e2e", ("maxserve_request_time_milliseconds",)),
 )
 _MAX_LOADS = "maxserve_pipeline_load_total"
-MAX_READER = Reader(names_of(_MAX, _MAX_TIMES, _MAX_LOADS))
+MAX_READER = Reader(names_of(_MAX, _MAX_TIMES, _MAX_LOADS), "maxserve_")
 
 
 def sample_of_max(families: Page, at: float) -> EngineSample:
@@ -223,7 +224,9 @@ _TRITON: Fields = (
 )
 _TRITON_DONE = {"success": "nv_inference_request_success", "failure": "nv_inference_request_failure"}
 _TRITON_TIMES = {"e2e": "nv_inference_request_duration_us", "queue": "nv_inference_queue_duration_us"}
-TRITON_READER = Reader(names_of(_TRITON, (), *_TRITON_DONE.values(), *_TRITON_TIMES.values()))
+TRITON_READER = Reader(
+    names_of(_TRITON, (), *_TRITON_DONE.values(), *_TRITON_TIMES.values()), "nv_inference_"
+)
 
 
 def sample_of_triton(families: Page, at: float) -> EngineSample:
