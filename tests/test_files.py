@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from sparktop.commands.output import write_file
+from sparktop.errors import OutputError
 from sparktop.files import SHARED, BaseFolder, find_folder, folder_of, write_whole
+from sparktop.sweep.result.store import save
+from tests.sweep.made_results import made_sweep
 
 
 def names(folder: Path) -> list[str]:
@@ -54,18 +59,35 @@ def test_the_umask_rules_a_shared_file(tmp_path: Path) -> None:
     assert (tmp_path / "out.json").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def kept(path: Path, text: str) -> None:
+    """Save a sweep whose target has this name."""
+    save(path, made_sweep((text, [])))
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (write_whole, "No space left on device: '{}'$"),
+        (write_file, "{}: cannot be written: No space left on device$"),
+        (kept, "{}: cannot be written: No space left on device$"),
+    ],
+)
+def test_a_failure_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Path, str], None], message: str
+) -> None:
     """After a failed write the old content remains, no other file is left, and the error names the file."""
 
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 
     path = tmp_path / "x.json"
-    write_whole(path, "old")
+    write(path, "old –")
+    before = path.read_text(encoding="utf-8")
+    assert "old –" in before
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match=rf"No space left on device: '{path}'$"):
-        write_whole(path, "new")
-    assert path.read_text(encoding="utf-8") == "old"
+    with pytest.raises((OSError, OutputError), match=message.format(path)):
+        write(path, "new")
+    assert path.read_text(encoding="utf-8") == before
     assert names(tmp_path) == ["x.json"]
 
 

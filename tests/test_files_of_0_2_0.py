@@ -24,6 +24,7 @@ from sparktop.sweep.plan.draft import Draft
 from sparktop.sweep.plan.presets import all_presets, find_preset
 from sparktop.sweep.result.store import load, sweeps_folder
 from sparktop.ui import remembered
+from tests.known import known
 
 OLD = Path(__file__).parent / "data" / "version_0_2_0"
 EXPECTED = OLD / "expected"
@@ -164,8 +165,7 @@ def test_the_last_choice_is_offered(home: dict[str, str]) -> None:
         tg="128",
         duration="12",
     )
-    path = find_config(None, home)
-    assert path is not None
+    path = known(find_config(None, home))
     watch = load_config(path).watch(home)
     routers = {router.name for router in watch.routers}
     assert last_choice.without_missing(draft, all_presets(watch.sweeps), routers) == draft
@@ -180,8 +180,7 @@ def test_the_view_is_as_it_was_left(home: dict[str, str]) -> None:
 
 def test_the_configuration_is_read(home: dict[str, str]) -> None:
     """The configuration of 0.2.0 is found, passes the check, and its own preset keeps its settings."""
-    path = find_config(None, home)
-    assert path is not None
+    path = known(find_config(None, home))
     watch = load_config(path).watch(home)
     assert [router.name for router in watch.routers] == ["proxy"]
     short = find_preset("short", watch.sweeps)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.agent.unit import UnitFlags, unit, unit_watch_words
+from sparktop.agent.unit import UnitFlags, unit, unit_watch_words, watching_unit
 from sparktop.cli import command_module, main, parser_of
 from sparktop.commands.record import unit as recorder_unit
 from tests.agent.agent_process import ran
@@ -57,6 +57,7 @@ def test_systemd_takes_the_units(tmp_path: Path) -> None:
     texts = [unit(flags, wants_token=wants_token) for flags, wants_token in FLAGS.values()]
     watched = unit_watch_words(None, ())
     texts += [recorder_unit(PROGRAM, output, *watched) for output in (None, "/data/a b/night.rec.zst")]
+    texts += [watching_unit(UnitFlags(PROGRAM, command=name), *watched) for name in ("export", "serve")]
     paths = []
     for number, text in enumerate(texts):
         paths.append(tmp_path / f"sparktop{number}.service")
@@ -99,6 +100,9 @@ def test_units_that_watch_are_hardened_alike(command: str, capsys: pytest.Captur
     root = {"DynamicUser", "ProtectHome", "CapabilityBoundingSet", "ProtectKernelLogs", "DeviceAllow"}
     alike = agents.keys() - own - {"MemorySwapMax"} - (root if command == "record" else set())
     assert {key: shown.get(key) for key in alike} == {key: agents[key] for key in alike}
+    assert f" {command} " in shown["ExecStart"]
+    assert "spark-a" in shown["ExecStart"].split()
+    assert shown["StateDirectory"] == f"sparktop-{command}"
     if command == "record":
         assert shown["CapabilityBoundingSet"] == "CAP_DAC_READ_SEARCH CAP_SYS_PTRACE CAP_SYSLOG"
         assert shown["ProtectHome"] == "read-only"

@@ -13,6 +13,7 @@ from sparktop.browser.page import WebPage
 from sparktop.browser.server import LIMITS, VALID_S, Sessions, cookie
 from tests.agent.raw_client import Answer, Client, ask, connect, request, until
 from tests.browser.conftest import HOSTILE, TOKEN, StartServer, hostile_snapshot
+from tests.known import known
 
 PAGES = ("/", "/balance", "/events", "/sweeps")
 
@@ -23,9 +24,7 @@ async def post(port: int, body: str, *headers: str) -> Answer:
     try:
         lines = (f"Content-Length: {len(body)}", "Content-Type: application/x-www-form-urlencoded", *headers)
         await client.send(request("/login", *lines, method="POST") + body.encode())
-        answer = await client.answer()
-        assert answer is not None
-        return answer
+        return known(await client.answer())
     finally:
         client.close()
 
@@ -74,8 +73,7 @@ async def test_other_names_and_pages_of_other_servers_get_nothing(start_server: 
         assert (await ask(served.port, "/", f"Origin: {origin}")).status == status
     client = await connect(served.port)
     await client.send(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
-    answer = await client.answer()
-    assert answer is not None
+    answer = known(await client.answer())
     assert (answer.status, b"--name" in answer.body) == (421, True)
     client.close()
 

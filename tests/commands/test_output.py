@@ -15,32 +15,8 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
-from sparktop.commands.output import tell, write_file, write_parts
+from sparktop.commands.output import tell, write_parts
 from sparktop.errors import OutputError
-
-
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
-    """The file has the new text, and no other file is left beside it."""
-    path = tmp_path / "x.json"
-    path.write_text("old", encoding="utf-8")
-    write_file(path, "new –")
-    assert path.read_text(encoding="utf-8") == "new –"
-    assert os.listdir(tmp_path) == ["x.json"]  # noqa: PTH208 - hidden files too, by name
-
-
-def test_a_failure_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If writing fails the old text stays, no file is left beside it, and the error is one line."""
-    path = tmp_path / "x.json"
-    path.write_text("old", encoding="utf-8")
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OutputError, match=r"x\.json: cannot be written: No space left on device$"):
-        write_file(path, "new")
-    assert path.read_text(encoding="utf-8") == "old"
-    assert [one.name for one in tmp_path.iterdir()] == ["x.json"]
 
 
 def test_a_pipe_that_nobody_reads_any_more_is_an_error(tmp_path: Path) -> None:

@@ -10,14 +10,9 @@ import pytest
 from aiohttp.test_utils import TestServer
 
 from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
-from tests.demo.quick_engines import Clock, StartServer
+from tests.demo.quick_engines import StartServer
 
 STARTED_UNIX_S = 1_700_000_000.0
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
 
 
 @pytest.fixture

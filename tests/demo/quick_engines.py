@@ -20,17 +20,6 @@ QUICK = replace(
 """Steps of a fifth of a millisecond."""
 
 
-class Clock:
-    """A clock in seconds that only the test advances."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        """Return the time in seconds."""
-        return self.now
-
-
 def live_engine(clock: Callable[[], float], profile: EngineProfile = QUICK) -> LiveEngine:
     """Return an engine that follows `clock`."""
     histograms = EngineHistograms(profile.max_model_len)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -52,7 +51,7 @@ from tests.export.snapshots import (
     text,
     values,
 )
-from tests.sources.installed import installed
+from tests.sources.installed import page_complaints
 
 SERVERS = {"group": "spark-a", "scope": "servers"}
 
@@ -221,20 +220,12 @@ def test_hostile_names_stay_labels(first: str, second: str) -> None:
 @pytest.mark.outside
 def test_promtool_has_no_complaint() -> None:
     """Debian's promtool reports no problem on the page of a full, an empty and a balanced snapshot."""
-    promtool = installed("promtool", "prometheus")
     empty = Snapshot(NOW, 100.0, 1.0, 2.0)
     balanced = snapshot(
         balance=(Balance("g", ("spark-a", "spark-b"), word=BalanceWord.BALANCED, router="p"),)
     )
     for found in (snapshot(), empty, balanced):
-        done = subprocess.run(  # noqa: S603 - promtool on our own page
-            [promtool, "check", "metrics"],
-            input=text(found).encode(),
-            capture_output=True,
-            timeout=300,
-            check=False,
-        )
-        assert (done.returncode, done.stdout + done.stderr) == (0, b"")
+        assert page_complaints(text(found).encode()) == b""
 
 
 STARTED = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import socket
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -90,34 +88,6 @@ def test_the_unit_watches_targets_or_a_file() -> None:
     text = made(secret, None, ())
     assert "LoadCredential=token:/etc/sparktop/token" in text
     assert "--listen 0.0.0.0:9751 --token-file ${CREDENTIALS_DIRECTORY}/token" in starts(text)
-
-
-@pytest.mark.outside
-@pytest.mark.parametrize("command", ["export", "serve"])
-def test_the_command_prints_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """`--systemd-unit` prints the unit, without listening or watching."""
-    assert main([command, "--systemd-unit", "spark-a"]) == 0
-    text = capsys.readouterr().out
-    assert starts(text).endswith(f" {command} spark-a")
-    assert f"StateDirectory=sparktop-{command}\n" in text
-
-
-@pytest.mark.outside
-@pytest.mark.parametrize("command", ["export", "serve"])
-def test_systemd_has_no_complaint(tmp_path: Path, command: str) -> None:
-    """`systemd-analyze verify` reports nothing."""
-    if shutil.which("systemd-analyze") is None:
-        pytest.skip("no systemd-analyze on PATH")
-    path = tmp_path / f"sparktop-{command}.service"
-    path.write_text(made(UnitFlags(PROGRAM, command=command), None, ()), encoding="utf-8")
-    done = subprocess.run(  # noqa: S603 - a program of the system, a file of ours
-        ["systemd-analyze", "verify", "--man=no", str(path)],  # noqa: S607 - wherever it is installed
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 @pytest.mark.outside

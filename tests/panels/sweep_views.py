@@ -12,6 +12,7 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import load_reference, published_series
 from sparktop.sweep.result.results import SweepResult, Validity
 from sparktop.sweep.view.result import result_view, topologies
+from tests.known import known
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import PlayedSweep
 
@@ -60,9 +61,7 @@ def evidence() -> LevelEvidence:
     """Return the evidence on the router's level with four requests at once."""
     played = PlayedSweep(result())
     played.whole()
-    found = played.view.evidence(Level("proxy", concurrency_point(4), 100, 4))
-    assert found is not None
-    return found
+    return known(played.view.evidence(Level("proxy", concurrency_point(4), 100, 4)))
 
 
 @cache
@@ -97,8 +96,7 @@ def starting() -> SweepView:
 
 def with_servers(view: SweepView, count: int) -> SweepView:
     """Return a view in which `count` servers carry the load."""
-    live = view.live
-    assert live is not None
+    live = known(view.live)
     first = live.backends[0]
     servers = tuple(replace(first, name=f"spark-{index}") for index in range(count))
     return replace(view, live=replace(live, backends=servers))

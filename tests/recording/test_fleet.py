@@ -10,6 +10,7 @@ from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
 from sparktop.recording.records import call_of, first_head, read_target, record_of, target_fields
 from sparktop.store import SourceKey, Store
 from sparktop.store.store import Call, Change
+from tests.known import known
 
 NOW = Instant(100.0, datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -21,10 +22,8 @@ def test_the_wall_is_read_as_it_was_recorded() -> None:
         FleetServer("b\x1b", "http://b", "g", down=True),
     )
     fleet = Fleet(99.0, 15.0, servers, "partial answer", 12.0)
-    record = record_of(NOW, Call(Change.ACCEPT, (SourceKey.prometheus("main"), fleet, 12.0)))
-    assert record is not None
-    call = call_of(record)
-    assert call is not None
+    record = known(record_of(NOW, Call(Change.ACCEPT, (SourceKey.prometheus("main"), fleet, 12.0))))
+    call = known(call_of(record))
     key, read, took_ms = call.arguments
     assert (key, took_ms) == (SourceKey.prometheus("main"), 12.0)
     assert isinstance(read, Fleet)

@@ -14,6 +14,7 @@ from sparktop.recording.past import (
 )
 from sparktop.report.json_snapshot import to_json
 from stage.rehearsal import Rehearsal
+from tests.known import known
 from tests.recording.conftest import instant
 
 
@@ -60,8 +61,7 @@ def test_a_moment_is_found_by_either_clock() -> None:
     past = filled(100)
     for at, found in ((50.4, 50.0), (-5.0, 0.0), (1e6, 99.0)):
         assert past.at(at) is past.at_wall(instant(at).wall)
-        picture = past.at(at)
-        assert picture is not None
+        picture = known(past.at(at))
         assert picture.at == found
     assert Past().at(1.0) is None
 
@@ -72,8 +72,7 @@ def test_a_wall_clock_that_steps_back_changes_no_order() -> None:
     for at in range(10, 20):
         past.add(Snapshot(instant(at - 3600.0).wall, float(at), 1.0, 2.0))
     assert [one.at for one in past.stamps] == [float(at) for at in range(20)]
-    picture = past.at(15.0)
-    assert picture is not None
+    picture = known(past.at(15.0))
     assert picture.at == 15.0
 
 

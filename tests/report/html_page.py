@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 VOID = {"meta", "link", "img", "br"}
@@ -13,6 +14,7 @@ class Page(HTMLParser):
     def __init__(self, text: str) -> None:
         """Parse a complete page."""
         super().__init__()
+        self.text = text
         self.tags: set[str] = set()
         self.attributes: set[tuple[str, str | None]] = set()
         self.cells: list[str] = []
@@ -43,3 +45,15 @@ class Page(HTMLParser):
     def handle_comment(self, data: str) -> None:
         """Store a comment."""
         self.comments.append(data)
+
+    def assert_standing_alone(self) -> None:
+        """Assert that it has no script, no link and nothing from elsewhere, and a policy that loads none."""
+        assert not self.tags & {"script", "link", "img", "iframe", "object", "a", "base", "form"}
+        assert not {name for name, _ in self.attributes} & {"src", "href", "srcset", "style", "onerror"}
+        assert "default-src 'none'" in self.text
+        assert not re.search(r"url\(|@import", self.text)
+
+    def assert_shaped_as(self, usual: Page) -> None:
+        """Assert that what was put into this page is text: no tag, attribute or comment that is not usual."""
+        assert (self.tags, self.comments) == (usual.tags, [])
+        assert {key for key, _ in self.attributes} == {key for key, _ in usual.attributes}

@@ -10,6 +10,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.router import read_counts
+from tests.known import known
 from tests.sources.conftest import OpenRouter, Serve, answer, poll_router
 
 FAILED = "litellm_deployment_failure_responses_total"
@@ -28,8 +29,7 @@ litellm_requests_metric_total{{model="m"}} 512.0
 
 def test_a_page_gives_failures_by_deployment() -> None:
     """Failures are summed over causes; refusals by the router itself have a count of their own."""
-    found = read_counts(PAGE)
-    assert found is not None
+    found = known(read_counts(PAGE))
     assert (found.failures, found.cooled) == ({"spark-1": 5.0, "spark-2": 1.0}, {"spark-1": 4.0})
     assert (found.cooldowns, found.refusals) == (4.0, 9.0)
 
@@ -42,8 +42,7 @@ def test_hostile_labels_and_values_are_cleaned_and_left_out() -> None:
         b'litellm_deployment_failure_responses_total{model_id="y"} NaN\n'
         b'litellm_deployment_failure_responses_total{model_id="z"} -3\n'
     )
-    found = read_counts(page)
-    assert found is not None
+    found = known(read_counts(page))
     assert (found.failures, found.cooldowns, found.refusals) == ({"[2Jx": 1.0}, 0.0, 0.0)
 
 

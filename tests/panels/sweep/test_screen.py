@@ -44,6 +44,7 @@ from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import Validity
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.result import result_view
+from tests.known import known
 from tests.panels.drawn import largest_blank, texts
 from tests.panels.sweep_views import (
     done,
@@ -77,8 +78,7 @@ def sweep(view: Callable[[], SweepView], *, curves: bool = True) -> Draw:
 
 
 def topologies(width: int, height: int) -> list[Row]:
-    found = done().topologies
-    assert found is not None
+    found = known(done().topologies)
     return topology_screen(found, width, height, plots=done().plots)
 
 
@@ -153,8 +153,7 @@ def test_simulated_figures_are_called_so(name: str) -> None:
 
 def test_a_live_screen_shows_servers_and_machines() -> None:
     """Load, cache, power, temperature and clock of each have a row where there is room."""
-    live = running().live
-    assert live is not None
+    live = known(running().live)
     shown = text(live_rows(live, {}, 120, 40))
     for word in ("tok/s", "in flight", "TTFT", "60 W", "61 °C", "2400 MHz", "25 % KV"):
         assert word in shown

@@ -32,6 +32,7 @@ from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.plan.traces import TraceChoice
 from sparktop.sweep.result.open_loop import due_values_s
 from sparktop.sweep.terms.request_errors import count_errors
+from tests.known import known
 from tests.sweep.conftest import InProcess, Loaded
 from tests.sweep.stream_server import Asked, Behave
 
@@ -114,8 +115,7 @@ async def test_prompts_of_a_server_that_counts_whole_prompts_only(
     server = in_process.server
     server.has_tokenize, server.word_tokens, server.template_tokens = False, word_tokens, template_tokens
     loaded = await in_process.load(concurrency=30, prompt_tokens=length)
-    calibrated = in_process.calibrated
-    assert calibrated is not None
+    calibrated = known(in_process.calibrated)
     assert (calibrated.prompt_tokens, calibrated.is_exact) == (length, True)
     assert in_process.trials <= MOST_REQUESTS + 1
     assert [end.prompt_tokens for end in loaded.ends] == [length] * 30
@@ -218,8 +218,7 @@ async def test_requests_are_due_as_the_trace_says(in_process: InProcess) -> None
     """
     loaded = await replay(in_process, TraceChoice(str(DATA / "mooncake.jsonl"), speed=20.0))
     found = starts(loaded)
-    first = found[0].due
-    assert first is not None
+    first = known(found[0].due)
     assert [one.due and pytest.approx(one.due - first) for _, one in sorted(found.items())] == [
         0.0,
         0.045,
@@ -248,8 +247,7 @@ async def test_a_turn_waits_for_the_answer_before(in_process: InProcess) -> None
     found = starts(loaded)
     ends = {int(end.request_id.rpartition("-")[2]): end.at for end in loaded.ends}
     for turn, before, pause_s in ((2, 0, 1.84 / 20), (3, 1, 2.5 / 20)):
-        due = found[turn].due
-        assert due is not None
+        due = known(found[turn].due)
         assert due >= ends[before] + pause_s
         assert due < ends[before] + 20 * pause_s  # the recorded pause is that of speed 1
     first, second = (

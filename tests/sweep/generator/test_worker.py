@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,17 +29,8 @@ LIMITS = Timeouts(connect_s=20.0, first_token_s=40.0, between_tokens_s=40.0, who
 pytestmark = pytest.mark.process
 
 
-@pytest.fixture
-async def worker(server: StreamServer) -> AsyncIterator[SweepWorker]:
-    """Yield a calibrated process; it has exited and its pipes are closed afterwards."""
-    async with await SweepWorker.start() as found:
-        await calibrate(found, server)
-        yield found
-    assert found._process.returncode is not None
-
-
-def load(server: StreamServer, concurrency: int, run_id: str = "run", tokens: int = 8) -> RunLoad:
-    return RunLoad(run_id, WorkerTarget(server.url, "tiny"), concurrency, 40, tokens, timeouts=LIMITS)
+def load(server: StreamServer, concurrency: int) -> RunLoad:
+    return RunLoad("run", WorkerTarget(server.url, "tiny"), concurrency, 40, 8, timeouts=LIMITS)
 
 
 async def calibrate(worker: SweepWorker, server: StreamServer) -> None:

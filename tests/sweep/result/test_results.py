@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.errors import OutputError, UsageError
+from sparktop.errors import UsageError
 from sparktop.sweep.result import store as result_store
 from sparktop.sweep.result.results import SweepResult, TracePlan
 from sparktop.sweep.result.store import read_value
@@ -104,22 +103,6 @@ def test_sweeps_of_one_moment_have_files_of_their_own(tmp_path: Path) -> None:
     stem = "20260322T180405Z-a-b"
     assert [path.name for path in paths] == [f"{stem}.json", f"{stem}-2.json", f"{stem}-3.json"]
     assert {path.parent for path in paths} == {tmp_path / "s"}
-
-
-def test_a_write_that_fails_leaves_the_last_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk costs the new level, not the ones before, and leaves nothing behind."""
-    path = tmp_path / "r.json"
-    first = made_sweep()
-    result_store.save(path, first)
-
-    def full(_: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OutputError, match=r"r\.json: cannot be written: No space left on device"):
-        result_store.save(path, made_sweep(("b", [])))
-    assert result_store.load(path) == first
-    assert [one.name for one in tmp_path.iterdir()] == ["r.json"]
 
 
 def test_the_list_tells_every_file_the_broken_ones_too(tmp_path: Path) -> None:

@@ -45,6 +45,7 @@ from sparktop.sweep.run.server_side import (
     queue_reason,
 )
 from sparktop.sweep.run.validity import LevelFacts, judge, notes_on, with_clock_shifts
+from tests.known import known
 
 PLAN = Plan((SweepTarget("solo", "http://127.0.0.1:8000"),), tg=64)
 STEADY = replace(PLAN, mode=LoadMode.STEADY)
@@ -275,8 +276,7 @@ def test_fewer_requests_than_servers_are_no_fault_of_the_router(at_once: int, re
     """At c = 1 one of two servers is always idle: the load is the limit, and no router is suspected."""
     target = SweepTarget("proxy", "http://proxy", TargetKind.ROUTER)
     prepared = PreparedTarget(target, WorkerTarget("http://proxy"), unmeasured(target), backends=("a", "b"))
-    found = limit_side(prepared, logged(("a", 0.0, 0.0), ("b", 0.0, 0.0)), RUNS, {}, at_once)
-    assert found is not None
+    found = known(limit_side(prepared, logged(("a", 0.0, 0.0), ("b", 0.0, 0.0)), RUNS, {}, at_once))
     assert found.reason == reason
     assert found.kind == ("client" if at_once == 1 else "client or router")
 
@@ -437,6 +437,5 @@ def test_silence_needs_both_page_and_stream() -> None:
     late = 100.0 + SILENT_S
     assert WATCH.check_silence("solo", silence, newest_data_at=90.0, now=late - 1) is None
     assert WATCH.check_silence("solo", silence, newest_data_at=late - 2, now=late) is None
-    reason = WATCH.check_silence("solo", silence, newest_data_at=90.0, now=late)
-    assert reason is not None
+    reason = known(WATCH.check_silence("solo", silence, newest_data_at=90.0, now=late))
     assert "nothing listens there" in reason
