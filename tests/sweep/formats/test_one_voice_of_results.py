@@ -285,7 +285,8 @@ def mean_of(result: SweepResult, name: str, level: ComparedLevel, metric: str) -
         if (target.name, one.concurrency) == (name, level.key.point.concurrency)
         and level.key.pp in {None, one.pp}
     ]
-    figure = known(found.latency(metric) if metric in ALL_LATENCIES else found.rate(metric))
+    figure = found.latency(metric) if metric in ALL_LATENCIES else found.rate(metric)
+    assert figure is not None
     return figure.mean
 
 
