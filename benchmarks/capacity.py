@@ -30,7 +30,7 @@ from sparktop.model.load import LoadEvent, LoadKind, LoadMode, LoadPoint, concur
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_VANILLA, LONG_CONTEXT, SOLO
 from sparktop.simulation.engine import Engine, EngineProfile
 from sparktop.sweep.plan.arrivals import due_times, parse_pattern
-from sparktop.sweep.plan.capacity import DEFAULT_S, RequestPace, level_plan, parse_conditions
+from sparktop.sweep.plan.capacity import DEFAULT_S, level_plan, parse_conditions
 from sparktop.sweep.plan.conversations import find_conversations
 from sparktop.sweep.plan.plan import Capacity, Plan
 from sparktop.sweep.result.measure import RequestTrace, collect
@@ -323,12 +323,14 @@ class Measured:
         self.unstable: dict[float, str] = {}
         self.durations: dict[float, float] = {}
         self.seconds = 0.0
-        self.pace = RequestPace()
+        self.median_s: float | None = None
+        self.each_per_s: float | None = None
 
     def judge(self, value: float, run: int, *, decides: bool = False) -> LoadVerdict:
         """Run a level once more; return the verdict from all its runs so far."""
         capacity = self.made.capacity
-        plan = level_plan(self.made.plan, LoadPoint(capacity.kind, value), self.pace, decides=decides)
+        point = LoadPoint(capacity.kind, value)
+        plan = level_plan(self.made.plan, point, self.median_s, self.each_per_s, decides=decides)
         duration_s = plan.duration_s or 60.0
         traces = collect(run_level(self.made, value, duration_s, f"{self.seed}/{value}/{run}"))
         for one in traces:
@@ -343,7 +345,9 @@ class Measured:
         found = judge(
             capacity, self.traces[value], max_error_share=0.01, unstable=self.unstable.get(value, "")
         )
-        self.pace = self.pace.after(found.median_s, found.requests, value, self.durations[value])
+        self.median_s = found.median_s or self.median_s
+        if found.requests:
+            self.each_per_s = found.requests / (value * self.durations[value])
         return found
 
 

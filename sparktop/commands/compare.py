@@ -66,7 +66,7 @@ def _compare_files(arguments: argparse.Namespace, form: str) -> str:
     from sparktop.commands.report import result_path
     from sparktop.sweep.compare.compare import compare
     from sparktop.sweep.compare.imports.files import read_series
-    from sparktop.sweep.formats.report import comparison_json, comparison_markdown
+    from sparktop.sweep.formats.written import comparison_report
 
     series, facts = read_series([result_path(source) for source in arguments.files])
     names = [compared.name for compared in series]
@@ -77,10 +77,7 @@ def _compare_files(arguments: argparse.Namespace, form: str) -> str:
         if first == second:
             raise UsageError(f"--same needs two different names, not '{clean(first, 60)}' twice")
         same_pair = (first, second)
-    comparison = compare(series, baseline=baseline, same=same_pair)
-    if form == "json":
-        return comparison_json(comparison, series, facts)
-    return comparison_markdown(comparison, series)
+    return comparison_report(compare(series, baseline=baseline, same=same_pair), series, form, facts)
 
 
 def _check_name(name: str, names: Collection[str]) -> str:

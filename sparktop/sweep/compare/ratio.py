@@ -109,12 +109,12 @@ class Ratio(Struct, frozen=True):
         """Return whether the larger of the two values exceeds the smaller by more than the noise floor."""
         return abs(math.log(self.ratio)) > math.log1p(floor_percent / 100)
 
-    def is_significant(self, floor_percent: float) -> bool | None:
-        """Return whether the two values differ at p < 0.05 and beyond the noise floor in percent.
+    def is_significant(self) -> bool | None:
+        """Return whether the two values differ at p < 0.05 and beyond `NOISE_FLOOR_PERCENT`.
 
         The p-value is not corrected for other tests. Return None if no test is possible.
         """
-        return None if self.p is None else self.p < ERROR_RATE and self.is_beyond(floor_percent)
+        return None if self.p is None else self.p < ERROR_RATE and self.is_beyond(NOISE_FLOOR_PERCENT)
 
     def inverse(self) -> Ratio:
         """Return the ratio of the second value to the first."""
@@ -286,7 +286,7 @@ def clearly_best(best: Value, other: Value) -> bool | None:
     not contain the other: a reader who sees the interval would not believe it.
     """
     ratio = ratio_of(best, other)
-    clear = None if ratio is None else ratio.is_significant(NOISE_FLOOR_PERCENT)
+    clear = None if ratio is None else ratio.is_significant()
     if clear and best.low is not None and best.high is not None:
         return not best.low <= other.mean <= best.high
     return clear

@@ -12,7 +12,7 @@ from typing import Any
 from sparktop.errors import UsageError
 from sparktop.model.load import LoadKind
 from sparktop.model.sweep import MarkKind
-from sparktop.model.text import clean, spreadsheet_text
+from sparktop.model.text import spreadsheet_text
 from sparktop.model.yardsticks import YARDSTICK_KEYS
 from sparktop.sweep.compare.series import LevelSeries
 from sparktop.sweep.result.level import run_shares
@@ -171,39 +171,34 @@ _NO_TARGET = TargetResult(name="", url="")
 _NO_LEVEL = LevelResult(concurrency=1)
 
 
-def to_llama_benchy(result: SweepResult, target: str | None = None) -> str:
-    """Return the results of one target as JSON text in llama-benchy's format.
-
-    `target` may be None if the sweep has a single target.
-
-    Raises:
-        UsageError: there are several targets and none was named, or the named one does not exist; or levels
-            are not numbers of requests at once.
-    """
-    check_axis(result.plan.load)
-    return json.dumps(llama_benchy_json(result, target), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def llama_benchy_json(result: SweepResult, target: str | None = None) -> dict[str, Any]:
-    """Return the results of one target as an object in the format of llama-benchy 0.4.
+def to_llama_benchy(result: SweepResult) -> str:
+    """Return the result of a sweep of one target as JSON text in the format of llama-benchy 0.4.
 
     The format's standard deviations divide by n, not by n - 1. It has no fields for latency percentiles,
     errors, validity or several targets. llama-benchy subtracts the network latency from the prompt processing
-    time at concurrency 1; sparktop subtracts nothing and states so (`latency_mode` is "none"). `target` and
-    errors are as for `to_llama_benchy`.
+    time at concurrency 1; sparktop subtracts nothing and states so (`latency_mode` is "none").
+
+    Raises:
+        UsageError: there are several targets, or levels are not numbers of requests at once.
     """
-    chosen_target = _target_to_write(result, target)
-    levels = chosen_target.in_order()
-    return {
+    check_axis(result.plan.load)
+    if len(result.targets) != 1:
+        names = ", ".join(target.name for target in result.targets) or "none"
+        limit_words = f"llama-benchy's JSON holds one target, this sweep has {names}"
+        raise UsageError(f"{limit_words}: choose one with --target NAME")
+    (target,) = result.targets
+    levels = target.in_order()
+    values = {
         "version": f"sparktop {result.sparktop}",
         "timestamp": f"{result.started_at:%Y-%m-%d %H:%M:%SZ}",
         "latency_mode": "none",
         "latency_ms": 0.0,
-        "model": chosen_target.model or "unknown",
+        "model": target.model or "unknown",
         "prefix_caching_enabled": any(level.depth for level in levels),
         "max_concurrency": max((level.concurrency for level in levels), default=0),
         "benchmarks": [entry for level in levels for entry in _entries(level, result.plan)],
     }
+    return json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def check_axis(kind: LoadKind) -> None:
@@ -215,19 +210,6 @@ def check_axis(kind: LoadKind) -> None:
     if kind is not LoadKind.CONCURRENCY:
         amount = LoadKind.CONCURRENCY.amount
         raise UsageError(f"llama-benchy's JSON holds {amount}, not {kind.amount}: choose json, csv or md")
-
-
-def _target_to_write(result: SweepResult, name: str | None) -> TargetResult:
-    if name is not None:
-        measured = result.target(name)
-        if measured is None:
-            raise UsageError(f"the sweep has no target '{clean(name, 60)}'")
-        return measured
-    if len(result.targets) != 1:
-        names = ", ".join(target.name for target in result.targets) or "none"
-        limit_words = f"llama-benchy's JSON holds one target, this sweep has {names}"
-        raise UsageError(f"{limit_words}: choose one with --target NAME")
-    return result.targets[0]
 
 
 def _entries(level: LevelResult, plan: PlanResult) -> Iterator[dict[str, Any]]:

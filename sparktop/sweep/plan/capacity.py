@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError, did_you_mean
@@ -113,37 +112,29 @@ def share_needed(capacity: Capacity, condition: SloCondition) -> float:
     return 1 - share if condition.at_least else share
 
 
-class RequestPace(Struct, frozen=True):
-    """How long requests take and how often they come, by the levels before."""
-
-    median_s: float | None = None
-    """Median E2E; None if unknown."""
-    each_per_s: float | None = None
-    """Requests per second at a load of 1: of an agent, or of one request at a time; None if unknown."""
-
-    def after(
-        self, median_s: float | None, requests: int, value: float, duration_s: float | None
-    ) -> RequestPace:
-        """Return the pace after `duration_s` seconds with `requests` requests at the load `value`."""
-        each_s = requests / (value * duration_s) if requests and duration_s and value else self.each_per_s
-        return RequestPace(median_s or self.median_s, each_s)
-
-
-def level_plan(plan: Plan, point: LoadPoint, pace: RequestPace, *, decides: bool = False) -> Plan:
+def level_plan(
+    plan: Plan,
+    point: LoadPoint,
+    median_s: float | None = None,
+    each_per_s: float | None = None,
+    *,
+    decides: bool = False,
+) -> Plan:
     """Return the plan for a level at `point`, which lasts as long as a judgement needs.
 
     That is the plan's duration, three times the median E2E of the levels before (six times for a rate),
     and of a rate the time for enough arrivals. A run that `decides`, since the answer is near, lasts longer
-    where requests are rare. A duration that the user sets is extended for arrivals only.
+    where requests are rare: `each_per_s` is their number per second at a load of 1. A duration that the user
+    sets is extended for arrivals only.
     """
     capacity = plan.capacity
     if capacity is None:
         return plan
     seconds, is_rate = plan.duration_s or _LEAST_S, point.kind is LoadKind.RATE
     if not capacity.fixed_s:
-        seconds = max(seconds, (_RATE_RESPONSES if is_rate else _RESPONSES) * (pace.median_s or 0.0))
-        if decides and pace.each_per_s:
-            needed_s = _DECIDING_REQUESTS / (pace.each_per_s * point.value)
+        seconds = max(seconds, (_RATE_RESPONSES if is_rate else _RESPONSES) * (median_s or 0.0))
+        if decides and each_per_s:
+            needed_s = _DECIDING_REQUESTS / (each_per_s * point.value)
             seconds = max(seconds, min(longest_seconds(plan), needed_s))
     if is_rate:
         seconds = max(seconds, arrivals_needed(capacity.share) / point.value)

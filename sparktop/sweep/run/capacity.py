@@ -14,7 +14,7 @@ from sparktop.model.instant import TimeRange
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import LimitKind
 from sparktop.sweep.compare.ratio import main_rate, rate_ratio
-from sparktop.sweep.plan.capacity import RequestPace, level_plan, longest_seconds
+from sparktop.sweep.plan.capacity import level_plan, longest_seconds
 from sparktop.sweep.plan.plan import Capacity, Plan, RunBatch
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.result.level import level_result
@@ -292,7 +292,9 @@ class CapacityLevels(Struct, eq=False):
     """Gets the answer so far after each run."""
     _records: dict[float, LevelRecord] = field(default_factory=dict)
     _levels: dict[float, LevelResult] = field(default_factory=dict)
-    _pace: RequestPace = field(default_factory=RequestPace)
+    _median_s: float | None = None
+    """Median E2E of the newest level that has one; the next: requests per second at a load of 1."""
+    _each_per_s: float | None = None
     _runs: dict[float, list[JudgedRun]] = field(default_factory=dict)
     """The runs of each level by its load, in order."""
 
@@ -308,7 +310,7 @@ class CapacityLevels(Struct, eq=False):
         if capacity.kind is LoadKind.RATE:
             if alone_per_s := await self.maker.measure_alone(self.prepared):
                 first = alone_per_s
-                self._pace = RequestPace(1 / alone_per_s)
+                self._median_s = 1 / alone_per_s
         elif (most_connections := self.maker.worker.most_connections) is not None:
             capacity = replace(capacity, most=min(capacity.most, float(most_connections)))
         search, newest = CapacitySearch(capacity, first), None
@@ -344,7 +346,7 @@ class CapacityLevels(Struct, eq=False):
         Of a run that `decides`, the answer is near. None if it was not completed.
         """
         point, run = LoadPoint(capacity.kind, value), len(self._runs.get(value, ()))
-        run_plan = level_plan(plan, point, self._pace, decides=decides)
+        run_plan = self._level_plan(plan, value, decides=decides)
         level = plan.level(self.prepared.target.name, point)
         record = self._records.setdefault(value, LevelRecord(run_plan, self.prepared, level))
         batch = RunBatch(level, (run,), first=run == 0)
@@ -364,17 +366,21 @@ class CapacityLevels(Struct, eq=False):
         of_run = [trace for trace in record.traces if trace.run == run]
         alone = judge(capacity, of_run, max_error_share=run_plan.max_error_share)
         self._runs.setdefault(value, []).append((alone, datetime.now(UTC)))
-        seconds = (run_plan.duration_s or 0.0) * (run + 1)
-        self._pace = self._pace.after(judged.median_s, judged.requests, value, seconds)
+        self._median_s = judged.median_s or self._median_s
+        if judged.requests and (seconds := (run_plan.duration_s or 0.0) * (run + 1)):
+            self._each_per_s = judged.requests / (value * seconds)
         return judged
+
+    def _level_plan(self, plan: Plan, value: float, *, decides: bool) -> Plan:
+        point = LoadPoint(plan.kind, value)
+        return level_plan(plan, point, self._median_s, self._each_per_s, decides=decides)
 
     def _announce_time_left(self, search: CapacitySearch, plan: Plan, value: float, *, decides: bool) -> None:
         """Set how long the search may go on, which the maker announces with the levels.
 
         At a slow rate the next run lasts longer than the plan's levels, and those after it about as long.
         """
-        point = LoadPoint(plan.kind, value)
-        next_s = level_plan(plan, point, self._pace, decides=decides).duration_s or 0.0
+        next_s = self._level_plan(plan, value, decides=decides).duration_s or 0.0
         is_slow = plan.kind is LoadKind.RATE and decides
         usual_run_s = LEVEL_OVERHEAD * (next_s if is_slow else plan.duration_s or 0.0)
         longest_run_s = LEVEL_OVERHEAD * max(longest_seconds(plan), next_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec.structs import replace
 
@@ -25,6 +25,9 @@ _CACHE_OFF_PERCENT = 1.0
 """Share of the contexts, in percent, below which the prefix cache is taken to be off."""
 _LENGTH_TOLERANCE = 0.01
 """Share (0 to 1) by which the length of a context that the server counted may differ from the wanted one."""
+_FIGURES = ("prefill_tps", "decode_tps", "peak_tps", "ttfr_ms", "ttft_ms")
+"""Figures of the requests that send contexts alone; the next: those of each request."""
+_COLUMNS = ("prompt_tokens", "ttfr_ms", "ttft_ms", "stream_tps")
 TEMPLATE_TOKENS = 16
 """Tokens that a chat template may add for a message."""
 
@@ -55,19 +58,13 @@ def context_part(
     found_from: Literal["answers", "counters"] | None = None
     if counted_percent is not None or answered_percent is not None:
         found_from = "counters" if answered_percent is None else "answers"
+    figures: dict[str, Any] = {name: getattr(context_level, name) for name in _FIGURES}
+    figures |= {f"each_{name}": getattr(columns, name, ()) for name in _COLUMNS}
     return ContextPart(
         counted_tokens=mean_tokens,
         ok=context_level.requests.ok,
         failed=context_level.requests.failed,
-        prefill_tps=context_level.prefill_tps,
-        decode_tps=context_level.decode_tps,
-        peak_tps=context_level.peak_tps,
-        ttfr_ms=context_level.ttfr_ms,
-        ttft_ms=context_level.ttft_ms,
-        each_prompt_tokens=() if columns is None else columns.prompt_tokens,
-        each_ttfr_ms=() if columns is None else columns.ttfr_ms,
-        each_ttft_ms=() if columns is None else columns.ttft_ms,
-        each_stream_tps=() if columns is None else columns.stream_tps,
+        **figures,
         found_percent=counted_percent if answered_percent is None else answered_percent,
         found_from=found_from,
         asked_tokens=None if growth is None else growth.cache_queries,

@@ -36,7 +36,7 @@ from sparktop.model.targets import ModelFacts
 from sparktop.model.yardsticks import LIMIT
 from sparktop.store import Reading, SourceKey
 from sparktop.store.sources import SourceKind
-from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, ratio_of
+from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.generator.wire import (
     LONG,
     Batch,
@@ -1001,7 +1001,7 @@ def beside_result(
         ttft_ms=level_made.ttft_ms,
         itl_runs_ms=runs,
         alone_itl_runs_ms=alone_runs,
-        significant=None if ratio is None else ratio.is_significant(NOISE_FLOOR_PERCENT),
+        significant=None if ratio is None else ratio.is_significant(),
         change_percent=None if ends is None else (_PERCENT * (ends[0] - 1), _PERCENT * (ends[1] - 1)),
     )
 

@@ -50,7 +50,6 @@ from sparktop.sweep.run.search import (
     RateSearch,
     SloSearch,
     keeps_up,
-    most_concurrencies,
     most_per_s,
     next_step,
     top_of,
@@ -252,7 +251,10 @@ class SweepRunner:
             for length in prepared.extra_lengths:
                 extra = [plan.level(name, point, length) for point in plan.axis]
                 self._todo += [RunBatch(level, run_numbers(plan, level)) for level in extra]
-        self._estimate.most = most_concurrencies(plan.climb_to, targets, maker.worker.most_connections)
+        if plan.climb_to is not None:  # more requests than slots would only wait
+            fit = maker.worker.most_connections or plan.climb_to
+            slots = {name: prepared.result.slots or plan.climb_to for name, prepared in targets.items()}
+            self._estimate.most = {name: min(plan.climb_to, count, fit) for name, count in slots.items()}
         records: dict[Level, LevelRecord] = {}
         while self._todo and not self._is_stopped():
             batch = self._todo[0]

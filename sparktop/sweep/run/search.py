@@ -25,7 +25,6 @@ from sparktop.sweep.plan.presets import OPEN_S
 from sparktop.sweep.plan.slo import MOST_CONCURRENCY
 from sparktop.sweep.result.results import LevelResult
 from sparktop.sweep.run.judgement import LevelVerdicts, LoadVerdict, Shares, Verdict, design_effect
-from sparktop.sweep.run.preparation import PreparedTarget
 
 _RATE_STEP = 2 ** (1 / 15)
 """Ratio of neighbouring rates: two steps are less than `RATIO`, and 15 of them double a rate."""
@@ -490,7 +489,7 @@ class SloSearch:
         bad = min(_levels_not_holding(judged), default=None)
         if bad is None:
             return None if holding is None or holding >= self._limit else min(2 * holding, self._limit)
-        return (bad // 2 or None) if holding is None else _midpoint(holding, bad, _FINE_SHARE)
+        return (bad // 2 or None) if holding is None else _midpoint(holding, bad)
 
     def _next_below(self) -> int | None:
         """Return the next concurrency to measure for the lower end of the range; None when it is found."""
@@ -498,7 +497,7 @@ class SloSearch:
         if first is None:
             return self._double_until_plateau()
         bad = max((level for level in self._judged if level < first), default=0)
-        return _midpoint(bad, first, _FINE_SHARE) if bad else first // 2 or None
+        return _midpoint(bad, first) if bad else first // 2 or None
 
     def _double_until_plateau(self) -> int | None:
         """Return twice the highest measured concurrency, at most the maximum; None to stop doubling.
@@ -553,13 +552,10 @@ def _below_first_failure(verdicts: dict[int, Verdict]) -> list[int]:
     return [level for level in verdicts if first_bad is None or level < first_bad]
 
 
-def _midpoint(low: int, high: int, share: float) -> int | None:
-    """Return the concurrency halfway between `low` and `high`; None if they are close enough.
-
-    Close enough means that they differ by at most `share` of `low`, or by one.
-    """
+def _midpoint(low: int, high: int) -> int | None:
+    """Return the concurrency halfway between `low` and `high`; None if they are close, see `_FINE_SHARE`."""
     middle = (low + high) // 2
-    return None if high - low <= max(1.0, low * share) or middle in {low, high} else middle
+    return None if high - low <= max(1.0, low * _FINE_SHARE) or middle in {low, high} else middle
 
 
 # The search for the highest rate that a target keeps up with: beyond it, latencies grow without end.
@@ -689,21 +685,6 @@ def _levels_with_rate(levels: Sequence[LevelResult]) -> tuple[str | None, list[L
     return metric, sorted(with_rate, key=lambda level: level.concurrency)
 
 
-def most_concurrencies(
-    limit: int | None, targets: Mapping[str, PreparedTarget], fit: int | None
-) -> dict[str, int]:
-    """Return the highest concurrency worth measuring on each target: the lowest of `limit` and two more.
-
-    The first limit is the number of requests that all servers of the target can run at once, if every server
-    reports it: more requests would only wait. The second limit is `fit`, the number of connections that the
-    load generator may open; None if unknown. Return an empty dictionary if `limit` is None.
-    """
-    if limit is None:
-        return {}
-    slots = {name: prepared.result.slots for name, prepared in targets.items()}
-    return {name: min(limit, count or limit, fit or limit) for name, count in slots.items()}
-
-
 def _is_failing(level: LevelResult, max_error_share: float) -> bool:
     failed_count, ended = level.requests.failed, level.requests.ended
     return level.error is not None or not ended or failed_count > max_error_share * ended
@@ -722,7 +703,7 @@ def _last_rising(with_rate: Sequence[LevelResult], metric: str) -> tuple[LevelRe
         if ratio is None:
             unsure += 1
             continue
-        tested = ratio.is_significant(NOISE_FLOOR_PERCENT)
+        tested = ratio.is_significant()
         # Single runs have no test: their means decide.
         rises = ratio.percent > 0 and (tested if tested is not None else ratio.percent >= WORTH_PERCENT)
         if rises:

@@ -14,9 +14,10 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from statistics import fmean, stdev
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
 from sparktop.model.statistics import value_of, value_of_range
@@ -117,19 +118,13 @@ class TextTable(Struct, frozen=True):
     rows: tuple[tuple[str, ...], ...]
 
 
-class _Targets(Struct, eq=False):
-    """Values by target, level, metric and run, in order of appearance."""
+_Figures = dict[str, dict[Level, dict[str, dict[str, list[Value]]]]]
+"""What a text states by target, level, metric and run, in order of appearance."""
 
-    levels: dict[str, dict[Level, dict[str, dict[str, Value]]]] = field(default_factory=dict)
-    contradictory: set[str] = field(default_factory=set)
-    """Targets of which the text has two values for one metric at one level."""
 
-    def add(self, target: str, load: Level, metric: str, figure: Value, run: str = "") -> None:
-        name = clean(target, 60)
-        values = self.levels.setdefault(name, {}).setdefault(load, {}).setdefault(metric, {})
-        earlier = values.setdefault(run, figure)
-        if abs(earlier.mean - figure.mean) > _SAME * abs(earlier.mean):
-            self.contradictory.add(name)
+def _add(found: _Figures, target: str, load: Level, metric: str, figure: Value, run: str = "") -> None:
+    by_metric = found.setdefault(clean(target, 60), {}).setdefault(load, {})
+    by_metric.setdefault(metric, {}).setdefault(run, []).append(figure)
 
 
 def read(text: str, name: str, source: str) -> list[LevelSeries]:
@@ -143,34 +138,37 @@ def read(text: str, name: str, source: str) -> list[LevelSeries]:
     if len(text) > _MOST_CHARS:
         raise ImportFormatError(f"it is over {_MOST_CHARS >> 20} MiB; give the table alone")
     pp, tg = _single_length_in("pp", text), _single_length_in("tg", text)
-    targets = _Targets()
+    targets: _Figures = {}
     tables = list(tables_of(text))
     for table in tables:
         _read_table(table, name, pp, tg, targets)
-    if not targets.levels:
+    if not targets:
         what = (
             "holds no table"
             if not tables
             else "no table in it has both a column Concurrency or Load and one of a metric"
         )
         raise ImportFormatError(f"{what} (Decode, Prefill, Output, TTFT, ITL, E2E)")
-    if len(targets.levels) > _MOST_TARGETS:
+    if len(targets) > _MOST_TARGETS:
         raise ImportFormatError(f"its tables have more than {_MOST_TARGETS} targets; give those to compare")
     # A post of sparktop says what its figures are: as ours.
     plain, said = " ".join(text.split()), (DECODE_IN_POSTS, METRICS["sustained_tps"].definition)
     words = {} if any(word in plain for word in said) else dict.fromkeys(METRICS, _UNKNOWN_WINDOW)
-    all_series = (_series_of_target(target, targets, source, words) for target in targets.levels)
+    all_series = (_series_of_target(target, levels, source, words) for target, levels in targets.items())
     return [a_series for series in all_series for a_series in by_axis(series)]
 
 
 def _series_of_target(
-    target: str, targets: _Targets, source: str, definitions: Mapping[str, str]
+    target: str,
+    stated: Mapping[Level, Mapping[str, Mapping[str, Sequence[Value]]]],
+    source: str,
+    definitions: Mapping[str, str],
 ) -> LevelSeries:
     """Return the series of a target, with its runs as far as the text has them apart."""
 
-    def over_runs(runs: Sequence[Value]) -> Value:
-        values = tuple(run.mean for run in runs)
-        return runs[0] if len(runs) == 1 else value_of(fmean(values), values, stdev(values))
+    def over_runs(runs: Sequence[Sequence[Value]]) -> Value:
+        values = tuple(first.mean for first, *_ in runs)
+        return runs[0][0] if len(runs) == 1 else value_of(fmean(values), values, stdev(values))
 
     levels = tuple(
         SeriesLevel(
@@ -180,7 +178,15 @@ def _series_of_target(
             if any("" not in runs for runs in figures.values())
             else None,
         )
-        for load, figures in sorted(targets.levels[target].items(), key=lambda pair: pair[0].order)
+        for load, figures in sorted(stated.items(), key=lambda pair: pair[0].order)
+    )
+    statements = chain.from_iterable(
+        runs.values() for by_metric in stated.values() for runs in by_metric.values()
+    )
+    is_contradictory = any(
+        abs(first.mean - other.mean) > _SAME * abs(first.mean)
+        for first, *others in statements
+        for other in others
     )
     twice = "the text has two values for a metric at one level: the first was taken"
     return LevelSeries(
@@ -190,7 +196,7 @@ def _series_of_target(
         tool="pasted table",
         definitions=definitions,
         published=not any(figure.runs for level in levels for figure in level.figures.values()),
-        notes=(twice,) if target in targets.contradictory else (),
+        notes=(twice,) if is_contradictory else (),
     )
 
 
@@ -351,12 +357,12 @@ def _metric_of(head: str) -> str | None:
     return preferred or leftmost
 
 
-def _read_table(table: TextTable, name: str, pp: int | None, tg: int | None, targets: _Targets) -> None:
+def _read_table(table: TextTable, name: str, pp: int | None, tg: int | None, found: _Figures) -> None:
     """Add the figures of a table to `found`; `pp` and `tg` are the lengths where the table states none."""
     heads = [head.lower() for head in table.heads]
     test = next((index for index, head in enumerate(heads) if head in {"test", "test_name"}), None)
     if test is not None:
-        _read_tests(table, test, name, targets)
+        _read_tests(table, test, name, found)
         return
     kinds = map(_axis_of, heads)
     axes = [(index, kind) for index, kind in enumerate(kinds) if kind is not None]
@@ -391,7 +397,8 @@ def _read_table(table: TextTable, name: str, pp: int | None, tg: int | None, tar
         for index, (target, metric, where) in columns.items():
             figure = figure_of(_cell(row, index), where, is_latency=metric.endswith("_ms"))
             if figure is not None:
-                targets.add(target or _cell(row, by_row) or name, load, metric, figure, _cell(row, run))
+                where_named = target or _cell(row, by_row) or name
+                _add(found, where_named, load, metric, figure, _cell(row, run))
 
 
 _Columns = dict[int, tuple[str, str, str]]
@@ -492,7 +499,7 @@ def _parse_number(text: str | None) -> float | None:
         return None
 
 
-def _read_tests(table: TextTable, test: int, name: str, targets: _Targets) -> None:
+def _read_tests(table: TextTable, test: int, name: str, found: _Figures) -> None:
     """Read a table with rows such as "pp2048 @ d4096 (c4)"; those of the context alone are left out."""
     heads = [head.lower() for head in table.heads]
     naming_columns = [index for index in range(test) if len({_cell(row, index) for row in table.rows}) > 1]
@@ -527,7 +534,7 @@ def _read_tests(table: TextTable, test: int, name: str, targets: _Targets) -> No
             if figure is not None and deviations[column] is not None:
                 figure = value_of(figure.mean, std=_parse_number(_cell(row, deviations[column])))
             if figure is not None:
-                targets.add(target_name, load, metric, figure)
+                _add(found, target_name, load, metric, figure)
 
 
 def _std_column(heads: Sequence[str], index: int | None) -> int | None:

@@ -131,7 +131,7 @@ async def test_a_level_with_depth_sends_the_context_first() -> None:
     assert "--depth 0,512" in repeat_command(result)
     again = SweepResult.model_validate_json(json.dumps(result.to_json()))
     assert again.targets[0].levels[2].context == result.targets[0].levels[2].context
-    file = exports.llama_benchy_json(result)
+    file = json.loads(exports.to_llama_benchy(result))
     kinds = [(one["context_size"], one["is_context_prefill_phase"]) for one in file["benchmarks"]]
     assert kinds == [(0, False), (0, False), (512, True), (512, False), (512, True), (512, False)]
 
