@@ -239,6 +239,7 @@ class _Watched(Struct):
             severity=None if sure is Sure.UNKNOWN else Severity.WARNING,
             evidence=tuple(evidence),
             values=values,
+            lasted_s=lasted_s,
         )
 
 
@@ -337,5 +338,6 @@ def _orphan_finding(node: str, process: Workload, held: int, lasted_s: float) ->
             ("parent", f"an init process, for at least {lasted}: the server that began it ended"),
         ),
         values={"pid": float(process.pid), "gpu_memory_bytes": float(held), "window_s": lasted_s},
+        lasted_s=lasted_s,
         key=str(process.pid),
     )

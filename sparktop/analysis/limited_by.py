@@ -600,7 +600,7 @@ def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
     # `routed` is None where the router does not count what it sends, `held` where not what it has.
     name, held_count, split = evidence.router, evidence.requests_in_router, evidence.split
     if split is not None and split.in_sweep:
-        return LimitKind.CLIENT, "; this sweep sends no more"
+        return LimitKind.CLIENT, "; this level of the sweep sends no more"
     if name is None and evidence.unmatched_router is not None:
         return LimitKind.CLIENT_OR_ROUTER, f"; the servers behind {evidence.unmatched_router} are not known"
     if name is None or evidence.routed is False:

@@ -295,6 +295,8 @@ class Finding(Struct, frozen=True):
     """What was judged as (name, text) rows, with limits."""
     values: Values = {}
     """Figures for JSON and hooks, names with units."""
+    lasted_s: float | None = None
+    """Seconds for which it has held; None: since it was found."""
     key: str = ""
     """Distinguishes findings of one kind about one subject; "" if there is at most one."""
 

@@ -5,7 +5,7 @@ Also a sweep that is about to start.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -29,6 +29,10 @@ class Instant(Struct, frozen=True):
     """Monotonic seconds."""
     wall: datetime
     """UTC."""
+
+    def before(self, seconds: float) -> Instant:
+        """Return the moment `seconds` earlier."""
+        return Instant(self.at - seconds, self.wall - timedelta(seconds=seconds))
 
 
 class TimeRange(Struct, frozen=True):

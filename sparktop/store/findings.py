@@ -56,7 +56,10 @@ class CurrentFindings:
                 part = f"/{finding.key.replace(':', '.')}" if finding.key else ""
                 alert_id = f"{key.label}:{finding.kind}{part}"
                 message = clean(finding.said, _LONGEST)
-                alerts.hold(alert_id, finding.severity, finding.subject, message, finding.values, when)
+                since = None if finding.lasted_s is None else when.before(finding.lasted_s)
+                alerts.hold(
+                    alert_id, finding.severity, finding.subject, message, finding.values, when, since=since
+                )
                 held_ids.add(alert_id)
         for alert_id in self._alerts - held_ids:
             alerts.clear(alert_id, when)

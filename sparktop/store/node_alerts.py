@@ -238,7 +238,7 @@ def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
     return Gauge(
         "headroom-limit",
         until,
-        f"memory left falls below {limit:.3g} GiB in {numbers.age(until)} (by {pace})",
+        f"memory left will be below {limit:.3g} GiB in {numbers.age(until)} ({numbers.MINUS}{pace})",
         SOON_S,
         NOW_S,
         clear_factor=_LATER_AT,
@@ -248,7 +248,7 @@ def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
         quantity="until_limit",
         window_s=trend.window_s,
         more={"slope_gib_per_min": None if slope is None else 60 * slope / GIB},
-        ends=f"memory left is below {limit:.3g} GiB" if track.limit_in_s == 0 else None,
+        ends=f"memory left is below {limit:.3g} GiB: forecast ended" if track.limit_in_s == 0 else None,
     )
 
 

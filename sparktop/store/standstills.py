@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -186,7 +185,7 @@ class Standstills:
         view = ProgressView(word, idle_clock.stood_s, reason, figures)
         began_s = when.at - idle_clock.waited_s if waits else idle_clock.moved_at
         standing.view, standing.held = view, (track.view.running or 0.0) + (track.view.waiting or 0.0)
-        standing.since = Instant(began_s, when.wall - timedelta(seconds=when.at - began_s))
+        standing.since = when.before(when.at - began_s)
         track.show_progress(view)
         self._alert(key, track, view, alerts, when, waits=waits)
 

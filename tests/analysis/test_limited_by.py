@@ -353,7 +353,7 @@ def test_a_small_level_of_an_own_sweep_is_the_sweeps_choice() -> None:
     for split in (calm, early):
         found = judged(Served(running=0, swing=3), router="proxy", split=split)
         assert found.kind is LimitKind.CLIENT
-        assert found.reason.endswith("; this sweep sends no more")
+        assert found.reason.endswith("; this level of the sweep sends no more")
 
 
 @given(evidences())

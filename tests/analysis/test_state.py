@@ -218,7 +218,7 @@ def test_every_alert_has_words_and_a_key() -> None:
         about="backend:a:kv-full",
     )
     assert full.short_hint == "fewer requests at once"
-    falls = "memory left falls below 8 GiB in 2 min (by 5.4 GiB/min)"
+    falls = "memory left will be below 8 GiB in 2 min (−5.4 GiB/min)"
     left = [("headroom-limit", falls), ("headroom", "7.5 GiB of memory left; kexec handover holds 9.1 GiB")]
     tops = [shown(alert(f"node:n:{kind}", message=message)) for kind, message in left]
     assert [top.words for top in tops] == [f"n: {falls}", f"n: {left[1][1]}"]

@@ -13,9 +13,11 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity, NodeSample, Sockets, Workload, Workloads, end_marks
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
+from sparktop.panels.board.events import value_texts
 from sparktop.recording.records import call_of, record_of
 from sparktop.store import SourceKey
 from sparktop.store.store import Call, Change
+from tests.known import known
 from tests.store.conftest import World
 
 WATCH = Watch(
@@ -88,6 +90,9 @@ def test_an_alert_names_requests_that_run_for_nobody() -> None:
     assert 30 <= float(alert.values["window_s"] or 0) <= 70
     assert alert.values["tokens_since"] == 20 * float(alert.values["window_s"] or 0)
     assert "works for nobody: 3 requests, 0 connections for 1 min" in alert.message
+    lasted_s = stage.store.snapshot().at - known(alert.since_s)
+    assert abs(lasted_s - float(alert.values["window_s"] or 0)) <= 1
+    assert [*value_texts(alert.values, alert.message)][1:] == ["0 monitor connections", "alert after 30 s"]
 
 
 def test_a_second_monitor_is_no_client() -> None:

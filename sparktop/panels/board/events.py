@@ -61,7 +61,8 @@ _PLAIN = {
     "running": "requests running",
     "waiting": "requests waiting",
     "slope": "trend",
-    "tokens_since": "{} tokens since",
+    **{name: f"{{}} {name.replace('_', ' ')}" for name in ("connections", "monitor_connections")},
+    "tokens_since": "{} tokens",
     "total_gib": "memory in all",
     "limit_s": "alert after {}",
     "error_after_s": "critical after {}",
@@ -84,6 +85,8 @@ _LIMITS = ("limit_", "error_after_", "clears_")
 """Beginnings of the names of limits, which stand behind the figures that they are for, or last."""
 _OF_AN_END = ("processes", "window_s")
 """Values that the message on processes that ended has in words."""
+_LASTING = {"error_after_s", "failures", "tokens_since", "pid"}
+"""Values of what has lasted since its alert's time: their window says less."""
 _GROUPED = 1000
 """From this value on digits are grouped by thousands."""
 _LEAST_WRAPPED = 30
@@ -212,7 +215,8 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
     """
     unsaid = {"rule", "deployments", "limit_share", "failure"}
     unsaid |= {*_OF_AN_END} if "processes" in values else set()
-    unsaid |= {"window_s"} if "error_after_s" in values else set()  # the standstill is longer
+    unsaid |= {"window_s"} if values.keys() & _LASTING else set()
+    unsaid |= {"limit_s"} if "failures" in values else set()  # their limit is said
     limited = {name: _limited(name, values) for name in values if name.startswith(_LIMITS)}
     for name in sorted(values, key=lambda name: (name.startswith(_LIMITS), name == "window_s")):
         value = values[name]
