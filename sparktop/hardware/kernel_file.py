@@ -6,7 +6,7 @@ import errno
 import math
 import os
 import stat
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar
 
@@ -110,6 +110,25 @@ def by_number(name: str) -> tuple[int, str]:
 def number_in(name: str) -> int:
     """Return the digits of a name as a number: 10 of hwmon10; 0 without any."""
     return int("".join(char for char in name if char in "0123456789") or 0)
+
+
+Reading = TypeVar("Reading")
+
+
+class Seldom(Generic[Reading]):
+    """Something that is read every few seconds; in between, what was read last counts."""
+
+    def __init__(self, read: Callable[[], Reading], every_s: float) -> None:
+        """Call `read` again after `every_s` seconds."""
+        self._read = read
+        self._every_s = every_s
+        self._newest: tuple[float, Reading] | None = None
+
+    def at(self, now: float) -> Reading:
+        """Return the newest reading at the time `now` (seconds)."""
+        if self._newest is None or not 0 <= now - self._newest[0] < self._every_s:
+            self._newest = now, self._read()
+        return self._newest[1]
 
 
 CounterKey = TypeVar("CounterKey", bound=Hashable)

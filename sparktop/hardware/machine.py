@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from sparktop.hardware.cpu import CpuReader
 from sparktop.hardware.gpu import GpuReader, NvmlModule
 from sparktop.hardware.identity import IdentityReader
+from sparktop.hardware.kernel_file import Seldom
 from sparktop.hardware.kernel_log import KernelLogReader
 from sparktop.hardware.memory import MemoryReader, read_cpuless_nodes, read_meminfo, without_gpus
 from sparktop.hardware.network import NetworkReader, RdmaReader
 from sparktop.hardware.processes import ContainerReader, ProcessTableReader, WorkloadReader
-from sparktop.hardware.sensors import PowerRailReader, SensorReader
+from sparktop.hardware.sensors import RAILS_AGAIN_S, SENSORS_AGAIN_S, read_rails, read_sensors
 from sparktop.hardware.setup import SetupReader
 from sparktop.model.node import NodeIdentity, NodeSample
 
@@ -48,8 +50,8 @@ class Machine:
         self._gpu = GpuReader(root, nvml)
         self._network = NetworkReader(root)
         self._rdma = RdmaReader(root)
-        self._sensors = SensorReader(root)
-        self._rails = PowerRailReader(root)
+        self._sensors = Seldom(partial(read_sensors, root), SENSORS_AGAIN_S)
+        self._rails = Seldom(partial(read_rails, root), RAILS_AGAIN_S)
         containers = ContainerReader(root)
         self._processes = ProcessTableReader(root, containers=containers)
         self._workloads = WorkloadReader(root, containers=containers)
@@ -106,8 +108,8 @@ class Machine:
             gpu_note=driver.note,
             gpus_lost=driver.lost,
             network=network,
-            sensors=self._sensors.read(now),
-            rails=self._rails.read(now),
+            sensors=self._sensors.at(now),
+            rails=self._rails.at(now),
             processes=table,
             workloads=workloads,
             kernel=self._kernel.read(now),

@@ -11,7 +11,7 @@ from sparktop.hardware.kernel_file import by_number, entries, number_in, read_in
 from sparktop.model.node import PowerRail, SensorReading
 from sparktop.model.text import clean
 
-_READ_AGAIN_S = 5.0
+SENSORS_AGAIN_S = 5.0
 """Seconds between two reads: temperatures change slowly, and reading a temperature can send a command to a
 disk or to a network card's firmware."""
 _MOST_SENSORS = 64
@@ -22,25 +22,6 @@ _SANE_C = (-100.0, 200.0)
 absolute zero."""
 
 
-class SensorReader:
-    """Reads the machine's temperatures; returns the previous readings while they are less than 5 s old."""
-
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._root = root
-        self._read_at: float | None = None
-        self._readings: tuple[SensorReading, ...] = ()
-
-    def read(self, now: float) -> tuple[SensorReading, ...]:
-        """Return the temperature of every sensor; `now` is the time in seconds.
-
-        If the previous readings are only a few seconds old, they are returned again. A sensor that cannot be
-        read is left out.
-        """
-        if self._read_at is None or not 0 <= now - self._read_at < _READ_AGAIN_S:
-            self._read_at, self._readings = now, _read_sensors(self._root)
-        return self._readings
-
-
 def _read_celsius(path: str) -> float | None:
     """Read a temperature file in °C; None when it cannot be read or holds an implausible value."""
     milli = read_int(path)
@@ -49,7 +30,7 @@ def _read_celsius(path: str) -> float | None:
     return milli / _MILLI
 
 
-def _read_sensors(root: Path) -> tuple[SensorReading, ...]:
+def read_sensors(root: Path) -> tuple[SensorReading, ...]:
     """Return every temperature of the hwmon chips in /sys below `root`, each with a unique name.
 
     Cards' temperature chips, which are all named mlx5, have the names of their RDMA devices.
@@ -90,7 +71,7 @@ def _device_path(link: Path) -> Path | None:
 
 _DRIVER = "spbm"
 """The third-party hwmon driver that reports the power rails of a DGX Spark."""
-_RAILS_AGAIN_S = 0.9
+RAILS_AGAIN_S = 0.9
 """Shortest time between two reads. With ten polls per second most polls skip the read; with one poll per
 second every poll reads, even if the poll comes a little early."""
 _MOST_RAILS = 32
@@ -100,36 +81,19 @@ _POWER_MAX_W = 20_000.0
 """Values above it are discarded."""
 
 
-class PowerRailReader:
-    """Reads the power rails of the driver `spbm`; a machine without this driver has none."""
-
-    def __init__(self, root: Path = Path("/")) -> None:
-        self._class = root / "sys/class/hwmon"
-        self._read_at: float | None = None
-        self._readings: tuple[PowerRail, ...] = ()
-
-    def read(self, now: float) -> tuple[PowerRail, ...]:
-        """Return the readings of all rails, in the driver's order; `now` is the time in seconds.
-
-        If the previous readings are less than `_RAILS_AGAIN_S` seconds old, they are returned again. Values
-        that cannot be read are None.
-        """
-        if self._read_at is None or not 0 <= now - self._read_at < _RAILS_AGAIN_S:
-            self._read_at, self._readings = now, _read_rails(self._class)
-        return self._readings
-
-
 def _read_millionths(path: str) -> float | None:
     """Read a file that holds a number of millionths, as of joules; None if missing or negative."""
     millionths = read_int(path)
     return millionths * _MICRO if millionths is not None and millionths >= 0 else None
 
 
-def _read_rails(folder: Path) -> tuple[PowerRail, ...]:
-    """Return the reading of every power rail of the driver's chips.
+def read_rails(root: Path) -> tuple[PowerRail, ...]:
+    """Return the reading of every power rail of the chips of `_DRIVER`, below `root`, in the driver's order.
 
-    A power file (microwatts) and an energy file (microjoules) with the same label belong to one rail.
+    A machine without this driver has none. Values that cannot be read are None. A power file (microwatts) and
+    an energy file (microjoules) with the same label belong to one rail.
     """
+    folder = root / "sys/class/hwmon"
     rails: dict[str, PowerRail] = {}
     for chip in entries(folder):
         if read_text(f"{folder}/{chip}/name") != _DRIVER:

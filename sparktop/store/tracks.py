@@ -5,7 +5,7 @@ A *track* is what the store keeps of one source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, TypeAlias
 
@@ -299,12 +299,6 @@ def is_simulated(backends: Iterable[BackendView], nodes: Iterable[NodeView]) -> 
 
 
 _Server: TypeAlias = FleetServer | BackendView
-_TOTALLED: Mapping[str, Callable[[_Server], float | None]] = {
-    "generation_tps": lambda server: server.generation_tps,
-    "prompt_tps": lambda server: server.prompt_tps,
-    "running": lambda server: server.running,
-    "waiting": lambda server: server.waiting,
-}
 
 
 def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) -> Totals:
@@ -328,4 +322,9 @@ def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) ->
         if not server.down and server.at is not None and server.at >= late_at
     ]
     absent = len(scraped) + len(single_backends) - len(counted)
-    return Totals(**{name: Sum.of_values(map(of, counted), absent=absent) for name, of in _TOTALLED.items()})
+    return Totals(
+        **{
+            name: Sum.of_values([getattr(server, name) for server in counted], absent=absent)
+            for name in Totals.__struct_fields__
+        }
+    )

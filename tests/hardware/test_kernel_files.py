@@ -16,7 +16,7 @@ from msgspec import structs
 
 from sparktop.hardware.cpu import CpuReader, read_cores
 from sparktop.hardware.memory import MemoryReader, read_meminfo
-from sparktop.hardware.sensors import PowerRailReader, SensorReader
+from sparktop.hardware.sensors import read_rails, read_sensors
 from sparktop.model.node import (
     CACHE_PART,
     CMA_FREE_PART,
@@ -98,7 +98,7 @@ CHIP = "sys/class/hwmon/hwmon7"
 
 
 def sensors(root: Path) -> dict[str, tuple[float, float | None]]:
-    return {one.name: (one.temperature_c, one.critical_c) for one in SensorReader(root).read(0.0)}
+    return {one.name: (one.temperature_c, one.critical_c) for one in read_sensors(root)}
 
 
 def test_each_sensor_has_its_own_name_and_critical_value(spark: Path) -> None:
@@ -121,7 +121,7 @@ def test_what_a_chip_does_not_know_is_left_out(spark: Path) -> None:
 
 def test_rails_are_watts_and_joules(spark: Path) -> None:
     """Power and energy with the same label are one rail, in watts and joules; energy may be missing."""
-    assert PowerRailReader(spark).read(0.0) == (
+    assert read_rails(spark) == (
         PowerRail("sys_total", 61.5),
         PowerRail("soc_pkg", 44.25, 7200.0),
         PowerRail("cpu_p", 9.1),
@@ -138,7 +138,7 @@ def test_a_rail_that_does_not_answer_is_unknown(spark: Path) -> None:
     (spark / f"{CHIP}/power6_label").unlink()
     for name, content in (("power3", "n/a"), ("power4", "-5"), ("power5", f"{10**15}"), ("energy1", "-1")):
         write(spark, f"{CHIP}/{name}_input", content + "\n")
-    assert {rail.name: (rail.power_w, rail.energy_j) for rail in PowerRailReader(spark).read(0.0)} == {
+    assert {rail.name: (rail.power_w, rail.energy_j) for rail in read_rails(spark)} == {
         "soc [31m": (44.25, None),
         "cpu_p": (None, None),
         "cpu_e": (None, None),
