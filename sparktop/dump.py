@@ -294,7 +294,7 @@ class Collector:
 
     def _add_page(self, record: Record) -> None:
         engine = ENGINES.get(str(record.fields.get("engine")))
-        if engine is None or engine.prefix is None:
+        if engine is None or engine.reader is None:
             self.unread_pages += 1
             return
         at = record.fields.get("at")
