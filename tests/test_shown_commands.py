@@ -31,8 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 from truth import TruthProcess
 
 from sparktop.cli import COMMANDS, command_module, main, parser_of, viewer_parser
-from sparktop.commands import capacity
-from sparktop.commands.sweep import command as sweep
+from sparktop.commands.sweep import run as sweep_run
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from sparktop.watch.state_files import read_recipes
@@ -133,8 +132,7 @@ def test_its_load_is_planned(
         plans.append(plan)
         return 0
 
-    monkeypatch.setattr(sweep, "_make", keep)
-    monkeypatch.setattr(capacity, "_make", keep)
+    monkeypatch.setattr(sweep_run, "make", keep)
     monkeypatch.chdir(tmp_path)
     for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)

@@ -14,7 +14,6 @@ from sparktop.commands.arguments import (
     configured_watch,
     number,
     seconds,
-    target_keys,
     whole_number,
 )
 from sparktop.commands.output import output_file, tell, write_result
@@ -32,8 +31,8 @@ from sparktop.typed import whole_numbers
 
 if TYPE_CHECKING:
     from sparktop.model.load import LoadKind
-    from sparktop.model.targets import SweepSpec, Watch
-    from sparktop.sweep.plan.plan import Capacity, Plan
+    from sparktop.model.targets import SweepSpec
+    from sparktop.sweep.plan.plan import Capacity
     from sparktop.sweep.result.results import SweepResult
 
 FORMATS = ("txt", *SWEEP_FORMATS[:4])
@@ -132,12 +131,12 @@ def run(arguments: argparse.Namespace) -> int:
             reached.
     """
     # Late: --help needs none of them.
-    import asyncio
-
-    from sparktop.commands.sweep.targets import ask_first, choose_targets
+    from sparktop.commands.sweep.run import make, render
+    from sparktop.commands.sweep.targets import ask_first, asked_targets
     from sparktop.logfile import open_log
     from sparktop.model.targets import GuardLimits, Watch
     from sparktop.sweep.plan.capacity import make_capacity_plan
+    from sparktop.sweep.run.forecast import plan_sentences
 
     open_log(os.environ)
     output = output_file(arguments.output)
@@ -150,12 +149,13 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     capacity = capacity_of(arguments)
     watch = configured_watch(arguments.config, os.environ, needed=not arguments.targets) or Watch()
-    keys = target_keys(arguments.api_key_env, arguments.targets, os.environ)
-    targets, watch = asyncio.run(choose_targets(list(arguments.targets), [], watch, arguments.model, keys))
+    targets, watch = asked_targets(arguments.targets, arguments.api_key_env, arguments.model, watch)
     guard = GuardLimits(0.0, 0.0) if arguments.no_guard else watch.guard
     plan = make_capacity_plan(capacity, targets, _spec(arguments), guard=guard)
     ask_first(plan, watch, is_sure=arguments.yes)
-    return _make(plan, watch, form, output)
+    for line in plan_sentences(plan, datetime.now().astimezone()):
+        tell(line)
+    return make(plan, watch, form, output)
 
 
 _SENDING = ("targets", "workload", "arrivals", "tg", "prompts", "duration", "most", "seed", "header", "model")
@@ -274,30 +274,8 @@ def _spec(arguments: argparse.Namespace) -> SweepSpec:
     )
 
 
-def _make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
-    """Run the search, write its result, and return the exit code."""
-    from sparktop.commands.sweep.run import measure, verdict  # late: as above
-    from sparktop.sweep.run.forecast import plan_sentences
-
-    for line in plan_sentences(plan, datetime.now().astimezone()):
-        tell(line)
-    result = measure(plan, watch, form, output, render)
-    code = verdict(result, plan)
-    if output is not None:  # else the answer was printed with its levels
-        tell(answer_of(result))
-    return code
-
-
 def answer_of(result: SweepResult) -> str:
     """Return the answer of a search in a line."""
     from sparktop.sweep.view.result import result_view  # late: as above
 
     return result_view(result).headline or "nothing was measured"
-
-
-def render(result: SweepResult, form: str) -> str:
-    """Return the result in the format `form`, one of `FORMATS`; only JSON has the servers' addresses."""
-    from sparktop.commands.sweep.run import render as render_sweep  # late: as above
-    from sparktop.sweep.formats.written import capacity_text
-
-    return capacity_text(result) if form == "txt" else render_sweep(result, form)

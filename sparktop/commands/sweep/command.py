@@ -18,7 +18,6 @@ from sparktop.commands.arguments import (
     number,
     refuse_removed,
     seconds,
-    target_keys,
     whole_number,
 )
 from sparktop.commands.output import output_file, tell, write_out
@@ -321,12 +320,10 @@ def run(arguments: argparse.Namespace) -> int:
             reached.
     """
     # Late: --help needs none of them.
-    import asyncio
-
     from msgspec.structs import replace
 
     from sparktop.commands.sweep.run import make
-    from sparktop.commands.sweep.targets import ask_first, choose_targets, is_named, named_target
+    from sparktop.commands.sweep.targets import ask_first, asked_targets
     from sparktop.logfile import open_log
     from sparktop.model.load import LoadMode
     from sparktop.model.targets import GuardLimits, Watch
@@ -351,13 +348,8 @@ def run(arguments: argparse.Namespace) -> int:
                 f"a burst level ends by --runs or by --{end}: leave out one of them "
                 f"(with --mode steady, --{end} is that of each run)"
             )
-    named = [named_target(text) for text in (*filter(is_named, arguments.targets), *arguments.target)]
-    words = [word for word in arguments.targets if not is_named(word)]
-    given = [*words, *(text for pair in named for text in pair)]
-    keys = target_keys(arguments.api_key_env, given, os.environ, targets=len(words) + len(named))
-    if not given:
-        words = list(spec.targets)
-    targets, watch = asyncio.run(choose_targets(words, named, watch, arguments.model, keys))
+    texts = [*arguments.targets, *arguments.target]
+    targets, watch = asked_targets(texts, arguments.api_key_env, arguments.model, watch, spec.targets)
     plan = replace(plan, targets=targets)
     if form == "llama-benchy":
         _check_llama_benchy(plan)

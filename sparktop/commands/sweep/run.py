@@ -30,7 +30,7 @@ from sparktop.stopping import on_signals
 from sparktop.store import Store
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats.drawings import plots
-from sparktop.sweep.formats.written import render_json, sweep_report
+from sparktop.sweep.formats.written import capacity_text, render_json, sweep_report
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import LevelResult, Rate, SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
@@ -54,22 +54,20 @@ _EXIT_CODES = dict.fromkeys((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), INTE
 _LEAST_PROMPT_SHARE = 0.5
 """Share of a prompt (0 to 1) that a server must count, so that its level is not as one that it refused."""
 
-Render = Callable[[SweepResult, str], str]
-"""Returns a result as text in a format."""
-
 
 def make(plan: Plan, watch: Watch, form: str, output: Path | None) -> int:
-    """Run a sweep, write its result, and return the exit code."""
-    result = measure(plan, watch, form, output, render)
-    _draw(result)
+    """Run a sweep or a search, write its result, and return the exit code."""
+    result = _measure(plan, watch, form, output)
+    if plan.capacity is None:
+        _draw(result)
     code = verdict(result, plan)
     headline = result_view(result).headline
-    if headline is not None:
+    if headline is not None and (form != "txt" or output is not None):  # else it was printed as text
         tell(headline)  # last, where the eye is after pages of tables and plots
     return code
 
 
-def measure(plan: Plan, watch: Watch, form: str, output: Path | None, render: Render) -> SweepResult:
+def _measure(plan: Plan, watch: Watch, form: str, output: Path | None) -> SweepResult:
     """Run a sweep, keep its result after each level and at the end, and print it unless `output` is a file.
 
     Results are kept in the store of sweeps and in `output`. If no file can be made in the store, print why
@@ -273,8 +271,9 @@ def _doubt_parts(level: LevelResult) -> list[str]:
 
 
 def render(result: SweepResult, form: str) -> str:
-    """Return a sweep result in the format `form`, one of `FORMATS`; only JSON has the servers' addresses."""
-    return render_json(result) if form == "json" else sweep_report(result, form)
+    """Return a sweep result in a format of a sweep or a search; only JSON has the servers' addresses."""
+    texts = {"json": render_json, "txt": capacity_text}
+    return texts[form](result) if form in texts else sweep_report(result, form)
 
 
 def verdict(result: SweepResult, plan: Plan) -> int:

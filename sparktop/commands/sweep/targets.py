@@ -6,6 +6,7 @@ Also decides which servers and machines are watched while the sweep runs.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 from msgspec.structs import replace
 
+from sparktop.commands.arguments import target_keys
 from sparktop.commands.choice import checked_key, this_machine
 from sparktop.commands.observation import wait_for
 from sparktop.commands.output import tell
@@ -63,6 +65,25 @@ def named_target(text: str) -> tuple[str, str]:
     if not sign or not name or not url or clean(name, 64) != name:
         raise UsageError(f"{clean(text, 60)}: write NAME=URL, as in solo=http://127.0.0.1:8000")
     return name, url
+
+
+def asked_targets(
+    texts: Sequence[str], options: Sequence[str], model: str | None, watch: Watch, usual: Sequence[str] = ()
+) -> tuple[tuple[SweepTarget, ...], Watch]:
+    """Return the targets that the TARGET arguments `texts` mean, and what to watch meanwhile.
+
+    Without texts, these are the `usual` names, see `choose_targets`. `options` are the values of
+    --api-key-env.
+
+    Raises:
+        UsageError: a text or an option cannot be used.
+        UnreachableError: nothing was found.
+    """
+    named = [named_target(text) for text in texts if is_named(text)]
+    words = [text for text in texts if not is_named(text)]
+    given = [*words, *(text for pair in named for text in pair)]
+    keys = target_keys(options, given, os.environ, targets=len(texts))
+    return asyncio.run(choose_targets(words if texts else usual, named, watch, model, keys))
 
 
 async def choose_targets(

@@ -154,8 +154,8 @@ def _roofline(result: SweepResult) -> Iterable[LimitLine]:
         several = len(by_limit) > 1
         of_servers = f"{names_in_words(list(dict.fromkeys(names)))}: " if several else ""
         words = f"{of_servers}memory bandwidth allows one request {limit:.0f} tok/s"
-        target = names[0] if several else ""
-        yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT, target=target)
+        own_name = names[0] if several else ""
+        yield LimitLine("decode_tps", words, limit, concurrency=_ROOFLINE_AT, target=own_name)
 
 
 def _slo_limits(result: SweepResult) -> Iterable[LimitLine]:
