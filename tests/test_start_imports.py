@@ -80,11 +80,11 @@ import sys
 import sparktop.recording.records, sparktop.recording.recorder
 import sparktop.recording.records, sparktop.recording.session
 import sparktop.sources.agent, sparktop.sources.engine_http, sparktop.sources.local, sparktop.sources.router
-import sparktop.sources.ssh, sparktop.ui.app, sparktop.watch.monitor
+import sparktop.sources.ssh, sparktop.store.balance_judging, sparktop.ui.app, sparktop.watch.monitor
 from sparktop.sources.decode import decode
 from sparktop.sources.replies import Reply, encode
 assert decode(encode(Reply("1"))).sparktop == "1"
-unneeded = "pydantic", "httpx", "sparktop.sweep.session"
+unneeded = "pydantic", "httpx", "sparktop.model.sweep"
 print([name for name in unneeded if name in sys.modules])
 """
     found = subprocess.run(  # noqa: S603 - the command is ours

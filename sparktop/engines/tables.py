@@ -141,12 +141,3 @@ def names_beside(gauge: str) -> frozenset[str]:
     # Names without an engine's prefix, such as those of its Python process.
     shared = {name for name in _NAMES_READ[engine] if not name.startswith(_table_prefix(engine))}
     return frozenset({*names, *shared})
-
-
-NAMES: Mapping[str, frozenset[str]] = MappingProxyType(
-    {
-        engine: frozenset().union(*(names_beside(gauge) for gauge in RUNNING if RUNNING[gauge] == engine))
-        for engine in _TABLES
-    }
-)
-"""Every metric name that is read from a page, by engine."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from statistics import NormalDist, fmean
-
-from sparktop.model.sweep import Value
+from statistics import NormalDist
 
 CONFIDENCE = 0.95
 """Confidence level of all intervals."""
@@ -68,25 +66,6 @@ def wilson(met: float, count: float) -> tuple[float, float]:
     middle = (share + scaled / 2) / (1 + scaled)
     half = z / (1 + scaled) * math.sqrt(share * (1 - share) / count + scaled / (4 * count))
     return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def value_of(mean: float, runs: Sequence[float] = (), std: float | None = None) -> Value:
-    """Return a value with its runs, and the 95 % confidence interval over these (Student's t).
-
-    Less than two runs have no interval. `std` is the standard deviation as the source states it; if it is
-    None, that of the runs is computed.
-    """
-    if len(runs) < 2:  # noqa: PLR2004 - an interval needs two
-        return Value(mean, std=std, runs=tuple(runs))
-    middle = fmean(runs)
-    spread = math.hypot(*(run - middle for run in runs)) / math.sqrt(len(runs) - 1)
-    half = student_t((1 + CONFIDENCE) / 2, len(runs) - 1) * spread / math.sqrt(len(runs))
-    return Value(mean, middle - half, middle + half, spread if std is None else std, tuple(runs))
-
-
-def value_of_range(mean: float, span: tuple[float, float] | None) -> Value:
-    """Return a value of which only a range is known, with its middle; one without range if `span` is None."""
-    return Value(mean) if span is None else Value(mean, *span, is_range=True)
 
 
 @cache

@@ -7,15 +7,17 @@ are cleaned for the screen, and fields called `at` are monotonic seconds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
+from statistics import fmean
 
 from msgspec import Struct, field
 
 from sparktop.model.instant import TimeRange
 from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.load import Level, LoadPoint
+from sparktop.model.statistics import CONFIDENCE, student_t
 
 NOT_CERTAIN = "not certain"
 """The verdict on a difference whose 95 % interval excludes 0, but which is not significant among all rows of
@@ -69,6 +71,25 @@ class Value(Struct, frozen=True):
         if not self.is_range or self.low is None or self.high is None:
             return None
         return self.low, self.high
+
+
+def value_of(mean: float, runs: Sequence[float] = (), std: float | None = None) -> Value:
+    """Return a value with its runs, and the 95 % confidence interval over these (Student's t).
+
+    Less than two runs have no interval. `std` is the standard deviation as the source states it; if it is
+    None, that of the runs is computed.
+    """
+    if len(runs) < 2:  # noqa: PLR2004 - an interval needs two
+        return Value(mean, std=std, runs=tuple(runs))
+    middle = fmean(runs)
+    spread = math.hypot(*(run - middle for run in runs)) / math.sqrt(len(runs) - 1)
+    half = student_t((1 + CONFIDENCE) / 2, len(runs) - 1) * spread / math.sqrt(len(runs))
+    return Value(mean, middle - half, middle + half, spread if std is None else std, tuple(runs))
+
+
+def value_of_range(mean: float, span: tuple[float, float] | None) -> Value:
+    """Return a value of which only a range is known, with its middle; one without range if `span` is None."""
+    return Value(mean) if span is None else Value(mean, *span, is_range=True)
 
 
 class CurvePoint(Struct, frozen=True):

@@ -145,13 +145,13 @@ def last_end(folder: Path, boot_id: str) -> tuple[Path, datetime, bool] | None:
     program was killed, else the machine went down).
     Return None if it ended normally or still runs, or if it left no file that can be read.
     """
-    from sparktop.errors import UsageError
-    from sparktop.recording.player import Recording
-
     suffix = f"-{os.getpid()}{SUFFIX}"
     path = next((path for path in reversed(parts(folder)) if not path.name.endswith(suffix)), None)
     if path is None or is_written(path):
         return None
+    from sparktop.errors import UsageError  # late, like the next: most runs find no such file
+    from sparktop.recording.player import Recording
+
     try:
         recording = Recording([path])
     except UsageError:

@@ -18,7 +18,7 @@ from sparktop.model.load import (
     TokenSource,
     concurrency_point,
 )
-from sparktop.model.statistics import value_of
+from sparktop.model.sweep import value_of
 from sparktop.simulation.calibration import GX10_PATCHED
 from sparktop.simulation.engine import Engine
 from sparktop.sweep.compare.series import LevelSeries, SeriesLevel

@@ -21,8 +21,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
-from sparktop.model.statistics import value_of
-from sparktop.model.sweep import Value
+from sparktop.model.sweep import Value, value_of
 from sparktop.model.text import names_in_words
 from sparktop.sweep.compare.ratio import (
     ERROR_RATE,

@@ -20,8 +20,7 @@ from msgspec.structs import replace
 
 from sparktop.errors import UsageError, did_you_mean
 from sparktop.model.load import Level, LoadMode, concurrency_point
-from sparktop.model.statistics import value_of, value_of_range
-from sparktop.model.sweep import Value
+from sparktop.model.sweep import Value, value_of, value_of_range
 from sparktop.model.text import clean, names_in_words
 from sparktop.model.yardsticks import Reference, TableTarget
 from sparktop.sweep.plan.plan import TargetKind

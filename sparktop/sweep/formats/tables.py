@@ -28,8 +28,7 @@ from sparktop.model.judgement import (
     whole_percent_change,
 )
 from sparktop.model.load import Level, LoadKind, LoadPoint
-from sparktop.model.statistics import value_of_range
-from sparktop.model.sweep import MarkKind, Value
+from sparktop.model.sweep import MarkKind, Value, value_of_range
 from sparktop.model.yardsticks import LIMIT, PUBLISHED, YARDSTICK_KEYS, YARDSTICK_WORDS
 from sparktop.report.document.document import Cell, Grid, Untrusted
 from sparktop.report.markdown import code

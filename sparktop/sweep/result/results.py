@@ -20,8 +20,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, P
 from sparktop.graphics.numbers import duration_words
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
 from sparktop.model.series import sum_if_all_known
-from sparktop.model.statistics import P90_FROM, P95_FROM, P99_FROM, quantile, value_of
-from sparktop.model.sweep import Value
+from sparktop.model.statistics import P90_FROM, P95_FROM, P99_FROM, quantile
+from sparktop.model.sweep import Value, value_of
 from sparktop.model.text import clean
 from sparktop.sweep.plan.own_requests import request_words
 from sparktop.sweep.plan.plan import Api, Order, TargetKind

@@ -31,7 +31,7 @@ from sparktop.model.load import (
 from sparktop.model.node import NodeSample
 from sparktop.model.series import known_max, known_mean, sum_if_all_known
 from sparktop.model.snapshot import LimitKind
-from sparktop.model.statistics import value_of
+from sparktop.model.sweep import value_of
 from sparktop.model.targets import ModelFacts
 from sparktop.model.yardsticks import LIMIT
 from sparktop.store import Reading, SourceKey

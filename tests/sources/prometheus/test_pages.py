@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sparktop.engines import read_page
 from sparktop.engines.exposition import Reader
-from sparktop.engines.tables import NAMES, RUNNING, buckets_for, names_for
+from sparktop.engines.tables import RUNNING, buckets_for, names_beside, names_for
 from sparktop.sources.prometheus.client import TimeSeries, any_of, quote_text, selector
 from sparktop.sources.prometheus.figures import pages, times_by_target
 from sparktop.sources.prometheus.found import (
@@ -28,7 +28,7 @@ RUNNING_NAME = next(iter(RUNNING))
 def series_of(body: bytes, at: float) -> list[TimeSeries]:
     """Return the samples of a page as a Prometheus would store them."""
     found = []
-    for name, family in Reader(NAMES["vllm"]).read(body).items():
+    for name, family in Reader(names_beside(RUNNING_NAME)).read(body).items():
         for labels, value in family.items():
             own = {f"exported_{label}" if label in ADDED else label: text for label, text in labels}
             found.append(TimeSeries({"__name__": name, **own, **ADDED}, [(at, repr(value))]))

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
-from sparktop.model.statistics import value_of
+from sparktop.model.sweep import value_of
 from sparktop.sweep.compare.compare import (
     NO_TEST,
     compare,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import Level, concurrency_point
-from sparktop.model.statistics import value_of, value_of_range
+from sparktop.model.sweep import value_of, value_of_range
 from sparktop.sweep.compare.compare import compare, comparison_of
 from sparktop.sweep.compare.ratio import holm
 from sparktop.sweep.compare.series import (

@@ -13,8 +13,7 @@ from datetime import UTC, datetime
 from msgspec.structs import replace
 
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint
-from sparktop.model.statistics import value_of
-from sparktop.model.sweep import Value
+from sparktop.model.sweep import Value, value_of
 from sparktop.model.text import clean
 from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
 from sparktop.sweep.plan.arrivals import LEAST_RATE, MOST_RATE

@@ -20,8 +20,7 @@ from statistics import fmean, stdev
 from msgspec import Struct
 
 from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
-from sparktop.model.statistics import value_of, value_of_range
-from sparktop.model.sweep import Value
+from sparktop.model.sweep import Value, value_of, value_of_range
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.reading import (
     ImportFormatError,

@@ -35,8 +35,7 @@ from sparktop.model.load import (
     concurrency_point,
 )
 from sparktop.model.series import sum_if_all_known
-from sparktop.model.statistics import value_of
-from sparktop.model.sweep import Value
+from sparktop.model.sweep import Value, value_of
 from sparktop.model.text import clean
 from sparktop.sweep.compare.imports.reading import (
     ImportFormatError,
