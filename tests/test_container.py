@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -50,15 +49,14 @@ def port() -> Iterator[int]:
 @pytest.mark.parametrize("command", ["export", "serve"])
 def test_what_runs_is_well_until_it_hangs(command: str, tmp_path: Path) -> None:
     """The check of the image follows the command line of a real process: stopped, it does not answer."""
-    with listening([sys.executable, "-m", "sparktop", command], tmp_path) as (process, said):
-        words = Path(f"/proc/{process.pid}/cmdline").read_text("utf-8").split("\0")
-        address = re.search(r"127\.0\.0\.1:\d+", said[-1])
-        assert address is not None
-        words[words.index("127.0.0.1:0")] = address[0]
+    with listening(command, tmp_path) as served:
+        words = Path(f"/proc/{served.process.pid}/cmdline").read_text("utf-8").split("\0")
+        address = "{}:{}".format(*served.address)
+        words[words.index("127.0.0.1:0")] = address
         assert why_not(words) is None
-        process.send_signal(signal.SIGSTOP)
-        assert f"{address[0]}/healthz: " in (why_not(words) or "")
-        process.send_signal(signal.SIGCONT)
+        served.process.send_signal(signal.SIGSTOP)
+        assert f"{address}/healthz: " in (why_not(words) or "")
+        served.process.send_signal(signal.SIGCONT)
 
 
 @pytest.mark.outside

@@ -1,4 +1,4 @@
-"""`sparktop agent` as a process of its own, for the duration of a test."""
+"""Commands that serve, each as a process of its own for the duration of a test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,17 +16,23 @@ END_S = 120.0
 
 
 @dataclass(slots=True)
-class AgentProcess:
-    """A running agent and its output at the start."""
+class ListeningProcess:
+    """A running server and its output at the start."""
 
     process: subprocess.Popen[str]
     said: list[str]
     """Lines on standard error up to the one that tells where it listens."""
 
     @property
-    def port(self) -> int:
-        """The port on which it listens."""
-        return int(self.said[-1].partition("://127.0.0.1:")[2].partition(":")[0])
+    def url(self) -> str:
+        """Its URL, without the path of a page."""
+        return self.said[-1].split(" on ")[1].split(": ")[0].removesuffix("/metrics")
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port on which it listens."""
+        host, _, port = self.url.rpartition("/")[2].partition(":")
+        return host, int(port)
 
     def end(self, signum: int) -> tuple[int, str]:
         """Send a signal; return the exit code and the lines on standard error since the start."""
@@ -44,15 +50,10 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def listening(
-    command: Sequence[str], home: Path, *words: str, **more: str
-) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """Start a command that serves on a free port of loopback; kill it at the latest when the context ends.
-
-    Yield the process, and its lines on standard error up to the one that names its URL.
-    """
+def listening(command: str, home: Path, *words: str, **more: str) -> Iterator[ListeningProcess]:
+    """Start a command that serves on a free port of loopback; kill it at the latest when the context ends."""
     process = subprocess.Popen(  # noqa: S603 - our own program
-        [*command, "--listen", "127.0.0.1:0", *words],
+        [sys.executable, "-m", "sparktop", command, "--listen", "127.0.0.1:0", *words],
         env=environment(home, **more),
         cwd=home,
         stdin=subprocess.DEVNULL,
@@ -63,20 +64,13 @@ def listening(
         try:
             assert process.stderr is not None
             said: list[str] = []
-            while not said or f": {command[-1]} on http" not in said[-1]:
+            while not said or f": {command} on http" not in said[-1]:
                 line = process.stderr.readline()
                 assert line, said
                 said.append(line)
-            yield process, said
+            yield ListeningProcess(process, said)
         finally:
             process.kill()
-
-
-@contextlib.contextmanager
-def running(home: Path, *words: str, **more: str) -> Iterator[AgentProcess]:
-    """Start an agent on a free port of loopback; kill it at the latest when the context ends."""
-    with listening(COMMAND, home, *words, **more) as (process, said):
-        yield AgentProcess(process, said)
 
 
 def ran(home: Path, *words: str, stdin: str = "", **more: str) -> tuple[int, str, str]:

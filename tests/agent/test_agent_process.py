@@ -11,7 +11,7 @@ import pytest
 
 from sparktop.cli import main
 from sparktop.sources.decode import decode
-from tests.agent.agent_process import running
+from tests.agent.agent_process import listening
 from tests.agent.raw_client import ask
 
 pytestmark = pytest.mark.process
@@ -21,8 +21,8 @@ BOOT_ID_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 async def test_a_process_answers_about_this_machine(tmp_path: Path) -> None:
     """The program reads the machine that it runs on, including the process table."""
-    with running(tmp_path, SPARKTOP_TOKEN=TOKEN) as agent:
-        reply = decode((await ask(agent.port, "/v1/sample?processes=1", token=TOKEN)).body)
+    with listening("agent", tmp_path, SPARKTOP_TOKEN=TOKEN) as agent:
+        reply = decode((await ask(agent.address[1], "/v1/sample?processes=1", token=TOKEN)).body)
     cores = os.cpu_count()
     boot_id = BOOT_ID_FILE.read_text(encoding="utf-8").strip()  # noqa: ASYNC240 - procfs does not block
     assert (reply.boot_id, reply.samples[-1].cpu.cores) == (boot_id, cores)
@@ -33,13 +33,11 @@ async def test_a_process_answers_about_this_machine(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_it(tmp_path: Path, signum: int, code: int) -> None:
     """It prints its address and that no token is needed; a signal ends it, and its port is closed."""
-    with running(tmp_path) as agent:
-        port = agent.port
-        with socket.create_connection(("127.0.0.1", port)) as half:
-            half.sendall(b"GET /v1/sam")
-            assert agent.end(signum) == (code, "")
-    assert agent.said == [f"sparktop: agent on http://127.0.0.1:{port}: no token wanted; Ctrl+C ends\n"]
-    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)):
+    with listening("agent", tmp_path) as agent, socket.create_connection(agent.address) as half:
+        half.sendall(b"GET /v1/sam")
+        assert agent.end(signum) == (code, "")
+    assert agent.said == [f"sparktop: agent on {agent.url}: no token wanted; Ctrl+C ends\n"]
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(agent.address):
         pass
 
 

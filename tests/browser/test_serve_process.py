@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
@@ -19,14 +17,6 @@ from sparktop.model.targets import Watch
 from tests.agent.agent_process import END_S, listening
 
 pytestmark = pytest.mark.process
-COMMAND = [sys.executable, "-m", "sparktop", "serve"]
-
-
-def ended(process: subprocess.Popen[str], signum: int) -> tuple[int, str]:
-    """Send a signal; return the exit code and the output since the start."""
-    process.send_signal(signum)
-    _, err = process.communicate(timeout=END_S)
-    return process.returncode, err
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGINT, 130)])
@@ -34,14 +24,13 @@ def test_a_signal_ends_it_while_viewers_look(tmp_path: Path, signum: int, code: 
     """A reading viewer, one that does not read and half a request do not delay the end by a signal."""
     config = tmp_path / "sparktop.toml"
     config.write_text('[[nodes]]\nname = "here"\n')
-    with listening(COMMAND, tmp_path, "--config", str(config)) as (process, said):
-        place = ("127.0.0.1", int(said[-1].partition("://127.0.0.1:")[2].partition(":")[0]))
-        sockets = [socket.create_connection(place, timeout=END_S) for _ in range(3)]
+    with listening("serve", tmp_path, "--config", str(config)) as served:
+        sockets = [socket.create_connection(served.address, timeout=END_S) for _ in range(3)]
         for one in sockets[:2]:
             one.sendall(b"GET /live/ HTTP/1.1\r\nHost: localhost\r\n\r\n")
         sockets[2].sendall(b"GET / HTTP/1.1\r\nHost: ")
         assert sockets[0].recv(15) == b"HTTP/1.1 200 OK"
-        assert ended(process, signum) == (code, "")
+        assert served.end(signum) == (code, "")
         for one in sockets:
             one.close()
 

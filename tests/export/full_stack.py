@@ -16,8 +16,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.agent.agent_process import END_S, ROOT, environment
-from tests.export.export_process import exporting
+from tests.agent.agent_process import END_S, ROOT, environment, listening
 from tests.export.snapshots import snapshot, text
 from tests.export.test_page import level
 from tests.prometheus.prometheus_server import configured_prometheus
@@ -95,7 +94,7 @@ def full_stack(home: Path) -> Iterator[str]:
     with ExitStack() as stack:
         config = stack.enter_context(demo_servers(home))
         watched = tomllib.loads(config.read_text(encoding="utf-8"))
-        export = stack.enter_context(exporting(home, "--config", str(config)))
+        export = stack.enter_context(listening("export", home, "--config", str(config)))
         jobs = {
             "vllm": [one["url"] for one in watched["backends"]],
             "sparktop-agent": [one["url"] for one in watched["nodes"]],

@@ -13,9 +13,9 @@ from sparktop.agent.access import own_names
 from sparktop.agent.unit import UnitFlags, unit_watch_words, watching_unit
 from sparktop.cli import main
 from sparktop.config.watch import Needs
+from tests.agent.agent_process import listening
 from tests.agent.raw_client import ask, connect
 from tests.export.conftest import StartServer
-from tests.export.export_process import exporting
 
 TOKEN = "0123456789abcdef"  # noqa: S105 - a token of a test
 
@@ -126,8 +126,8 @@ def test_it_ends_while_clients_hold_connections(tmp_path: Path) -> None:
         mute.listen()  # accepts, and never answers
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
         config.write_text(f'{NODE}[[backends]]\nname = "mute"\nurl = "{url}"\n')
-        with exporting(tmp_path, "--config", str(config)) as export:
-            place = ("127.0.0.1", int(export.url.rpartition(":")[2]))
+        with listening("export", tmp_path, "--config", str(config)) as export:
+            place = export.address
             with socket.create_connection(place) as idle, socket.create_connection(place) as half:
                 half.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
                 idle.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -144,17 +144,14 @@ def test_names_of_processes_are_cleaned(spark: Path) -> None:
 SECOND_NS = 10**9
 
 
-def shares(
-    readings: list[tuple[float, int | None]], field: int = 74, driver: str = "580.126.09"
-) -> list[float | None]:
-    """Return the throttled share of the reason of `field` at each reading of its counter."""
-    fake = FakeDriver(gb10(), driver=driver)
-    reader = GpuReader(Path("/nonexistent"), fake)
+def shares(readings: list[tuple[float, int | None]]) -> list[float | None]:
+    """Return the throttled share of the reason of field 74 at each reading of its counter."""
+    fake = FakeDriver(gb10())
+    reader = GpuReader(NOWHERE, fake)
     found = []
     for now, count in readings:
-        fake.gpus[0]["fields"] = {**FIELDS_AT_0, field: count}
-        (gpu,) = reader.read(now).gpus
-        found.append(gpu.throttled_percent.get(throttle_fields(driver)[field]))
+        fake.gpus[0]["fields"] = {**FIELDS_AT_0, 74: count}
+        found.append(only(reader.read(now)).throttled_percent.get(throttle_fields(fake.driver)[74]))
     return found
 
 
@@ -188,18 +185,13 @@ def test_a_share_is_a_share(counts: list[int]) -> None:
     assert all(share is None or 0.0 <= share <= 100.0 for share in found)
 
 
-def split_gpu(reader: GpuReader, now: float = 0.0) -> GpuReading:
-    (gpu,) = reader.read(now).gpus
-    return gpu
-
-
 def test_processes_name_their_instance() -> None:
     """With permission to see all processes, each one has the index of its instance, if it is known."""
     listed = [process(11, 3 * GIB, (7, 0)), process(12, GIB, (9, 1)), process(13, GIB, (4, 4))]
     driver = FakeDriver(
         h100(mig_slice((7, 0)), mig_slice((9, 1)), nvmlDeviceGetComputeRunningProcesses=listed)
     )
-    found = {held.pid: held.mig_index for held in split_gpu(GpuReader(NOWHERE, driver)).processes or ()}
+    found = {held.pid: held.mig_index for held in only(read(driver)).processes or ()}
     assert found == {11: 0, 12: 1, 13: None, 900: None}
 
 
@@ -210,7 +202,7 @@ def test_without_permission_each_instance_lists_its_own() -> None:
     refused = dict.fromkeys(
         ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"), refuse(4)
     )
-    gpu = split_gpu(GpuReader(NOWHERE, FakeDriver(h100(one, other, **refused))))
+    gpu = only(read(FakeDriver(h100(one, other, **refused))))
     assert [(held.pid, held.mig_index) for held in gpu.processes or ()] == [(11, 0)]
 
 
@@ -218,12 +210,12 @@ def test_an_instance_that_is_taken_away_is_no_lost_gpu() -> None:
     """An instance that is gone does not count as a lost GPU; the layout is read again."""
     driver = FakeDriver(h100(mig_slice((7, 0)), mig_slice((8, 0))))
     reader = GpuReader(NOWHERE, driver)
-    split_gpu(reader)
+    reader.read(0.0)
     driver.lost = {(0, 1)}
-    gpu = split_gpu(reader, 5.0)
+    gpu = only(reader.read(5.0))
     assert [one.memory_total_bytes for one in gpu.mig_instances] == [10 * GIB, None]
     driver.gpus[0]["slices"] = (mig_slice((7, 0)),)
-    assert len(split_gpu(reader, 6.0).mig_instances) == 1
+    assert len(only(reader.read(6.0)).mig_instances) == 1
 
 
 def test_a_lost_gpu_leaves_the_others_and_comes_back() -> None:

@@ -235,39 +235,37 @@ def test_clients_that_leave_are_seen_in_the_answers(world: World, waiting: float
     assert messages == ["38 of 40 requests ended in the last 60 s because their client left"] * named
 
 
-def test_refused_requests_are_an_alert_until_a_minute_passed_without(world: World) -> None:
-    """Two refusals are too few, the third raises it; the figure follows; old refusals do not count."""
-    for at, refused in ((1000, 7.0), (1010, 9.0)):
-        world.feed(failing(at, refused=refused))
+@pytest.mark.parametrize(
+    ("count", "kind", "message"),
+    [
+        (
+            "refused",
+            "refused",
+            "refused 4 requests in the last 60 s: its queue is full; send fewer at once, or add a server",
+        ),
+        (
+            "lmcache_failures",
+            "lmcache-failures",
+            "LMCache counted 4 failures in the last 60 s: it keeps or finds less",
+        ),
+    ],
+)
+def test_what_fails_is_an_alert_until_a_minute_passed_without(
+    world: World, count: str, kind: str, message: str
+) -> None:
+    """Two are too few, more raise it; older ones do not count; whatever LMCache says of its health."""
+    for at, failed in ((1000, 7.0), (1010, 9.0)):
+        world.feed(failing(at, **{count: failed}))
     assert alerts(world) == []
-    world.feed(failing(1020, refused=10.0))
+    world.feed(failing(1020, **{count: 11.0}))
     (alert,) = world.snapshot().alerts
-    assert (alert.id, alert.severity) == ("backend:b:refused", Severity.WARNING)
-    assert alert.message == (
-        "refused 3 requests in the last 60 s: its queue is full; send fewer at once, or add a server"
-    )
-    assert alert.values == {"refused": 3, "limit_per_min": 3.0, "window_s": 60.0}
+    assert (alert.id, alert.severity) == (f"backend:b:{kind}", Severity.WARNING)
+    assert alert.message == message
+    assert alert.values == {count: 4, "limit_per_min": 3.0, "window_s": 60.0}
     for at in range(1021, 1082):
-        world.feed(failing(at, refused=10.0))
+        world.feed(failing(at, **{count: 11.0}))
     assert alerts(world) == []
-    assert [(one.kind, one.phase) for one in world.snapshot().events] == [
-        ("refused", "begin"),
-        ("refused", "end"),
-    ]
-
-
-def test_an_lmcache_that_fails_is_an_alert_whatever_it_says_of_its_health(world: World) -> None:
-    """From three failures in a minute on, until a minute passed without one; older ones do not count."""
-    for at, failed in ((1000, 9.0), (1010, 11.0)):
-        world.feed(failing(at, lmcache_failures=failed))
-    assert alerts(world) == []
-    world.feed(failing(1020, lmcache_failures=13.0))
-    (alert,) = world.snapshot().alerts
-    assert (alert.id, alert.severity) == ("backend:b:lmcache-failures", Severity.WARNING)
-    assert alert.message == "LMCache counted 4 failures in the last 60 s: it keeps or finds less"
-    for at in range(1021, 1082):
-        world.feed(failing(at, lmcache_failures=13.0))
-    assert alerts(world) == []
+    assert [(one.kind, one.phase) for one in world.snapshot().events] == [(kind, "begin"), (kind, "end")]
 
 
 def test_a_sweep_preempts_on_purpose_and_an_lmcache_gets_well(world: World) -> None:

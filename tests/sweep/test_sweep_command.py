@@ -69,18 +69,27 @@ async def lines_until(process: asyncio.subprocess.Process, words: str) -> None:
     raise AssertionError(f"no line with {words!r} in {seen}")
 
 
-def hang_after_the_first_level(server: StreamServer) -> None:
-    """Answer all but what comes after the one request of the first level."""
+def hang_after_the_first_level(server: StreamServer, requests: int = 1) -> None:
+    """Answer all but what comes after the requests of the first level."""
     measured = 0
 
     async def answer(asked: Asked) -> None:
         nonlocal measured
         measured += asked.tokens == 9
-        if measured > 1:
+        if measured > requests:
             await server.hang()
         await asked.stream()
 
     server.behave = answer
+
+
+async def hanging(command: Command, server: StreamServer) -> asyncio.subprocess.Process:
+    """Start a sweep, and wait until a request of its second level hangs."""
+    hang_after_the_first_level(server)
+    process = await command.start(server.url, "-c", "1,4", *SMALL, "--no-warm-up")
+    await lines_until(process, "c = 1")
+    await server.someone_waits.wait()
+    return process
 
 
 async def test_json_is_all_there_is_on_standard_output(command: Command) -> None:
@@ -152,10 +161,7 @@ async def test_a_signal_keeps_what_is_done(
     command: Command, server: StreamServer, signum: signal.Signals
 ) -> None:
     """Exit code 130; the finished level and the cut one are in the result, nothing is left in flight."""
-    hang_after_the_first_level(server)
-    process = await command.start(server.url, "-c", "1,4", *SMALL, "--no-warm-up")
-    await lines_until(process, "c = 1")
-    await server.someone_waits.wait()
+    process = await hanging(command, server)
     process.send_signal(signum)
     out, err = await process.communicate()
     assert process.returncode == 130, err.decode()
@@ -172,10 +178,7 @@ async def test_a_generator_that_is_stopped_ends_the_sweep_with_a_sentence(
     command: Command, server: StreamServer
 ) -> None:
     """SIGSTOP: what was finished is kept, and the words name the signal instead of waiting for ever."""
-    hang_after_the_first_level(server)
-    process = await command.start(server.url, "-c", "1,4", *SMALL, "--no-warm-up")
-    await lines_until(process, "c = 1")
-    await server.someone_waits.wait()
+    process = await hanging(command, server)
     (generator,) = psutil.Process(process.pid).children()
     generator.send_signal(signal.SIGSTOP)
     out, err = await process.communicate()
@@ -189,10 +192,7 @@ async def test_a_killed_sweep_loses_the_level_in_flight_at_most(
     command: Command, server: StreamServer
 ) -> None:
     """SIGKILL: what was finished reads back, and the load generator ends with its parent."""
-    hang_after_the_first_level(server)
-    process = await command.start(server.url, "-c", "1,4", *SMALL, "--no-warm-up")
-    await lines_until(process, "c = 1")
-    await server.someone_waits.wait()
+    process = await hanging(command, server)
     process.kill()
     await process.wait()
     (path,) = command.folder.glob("*.json")

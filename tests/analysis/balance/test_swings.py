@@ -74,26 +74,26 @@ CONVOY_LIFE_S = 4.0
 CONVOY_SECONDS = 60
 
 
-def convoy_tracks(columns: Sequence[Sequence[float]]) -> list[LoadTrack]:
-    """Build tracks from loads sampled at the same times, at 1 Hz."""
+def tracks_of(columns: Sequence[Sequence[float]], hz: float = 4.0) -> list[LoadTrack]:
+    """Build tracks from loads sampled at the same times."""
     return [
-        LoadTrack(f"s{index}", [float(at) for at in range(len(column))], list(column), [0.0] * len(column))
+        LoadTrack(f"s{index}", [at / hz for at in range(len(column))], list(column), [0.0] * len(column))
         for index, column in enumerate(columns)
     ]
 
 
 def grid_of(columns: Sequence[Sequence[float]]) -> LoadGrid:
-    return known(lay_out(convoy_tracks(columns), float(len(columns[0]) - 1), 600.0))
+    return known(lay_out(tracks_of(columns, 1.0), float(len(columns[0]) - 1), 600.0))
 
 
-def by_turns(size: int = 8, seed: int = 1) -> list[list[float]]:
+def by_turns(seed: int) -> list[list[float]]:
     """Return two convoys, each present for 3 to 5 s and absent for 1 or 2 s, without a constant period."""
     dice = random.Random(seed)  # noqa: S311 - repeatable chance
     columns: list[list[float]] = []
     for _ in range(2):
         column = [0.0] * dice.randint(0, 4)
         while len(column) < CONVOY_SECONDS:
-            column += [float(size)] * dice.randint(3, 5) + [float(dice.randint(0, 1))] * dice.randint(1, 2)
+            column += [8.0] * dice.randint(3, 5) + [float(dice.randint(0, 1))] * dice.randint(1, 2)
         columns.append(column[:CONVOY_SECONDS])
     return columns
 
@@ -101,8 +101,8 @@ def by_turns(size: int = 8, seed: int = 1) -> list[list[float]]:
 @pytest.mark.parametrize("seed", range(2))
 def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
     """Two convoys without a constant period are called oscillating, by the rule on convoys."""
-    columns = by_turns(seed=seed)
-    found = judge(GroupLoad("g", convoy_tracks(columns), CONVOY_LIFE_S), CONVOY_SECONDS - 1.0)
+    columns = by_turns(seed)
+    found = judge(GroupLoad("g", tracks_of(columns, 1.0), CONVOY_LIFE_S), CONVOY_SECONDS - 1.0)
     assert found.word is Is.OSCILLATING
     assert (found.confidence or 0.0) > 0.5
     assert found.convoys is not None
@@ -117,13 +117,6 @@ def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
 HZ = 4.0
 SECONDS = 120.0
 STEPS = range(int(SECONDS * HZ))
-
-
-def tracks_of(columns: Sequence[Sequence[float]]) -> list[LoadTrack]:
-    return [
-        LoadTrack(f"s{index}", [at / HZ for at in range(len(column))], list(column), [0.0] * len(column))
-        for index, column in enumerate(columns)
-    ]
 
 
 def bursts(every_s: float, lasts_s: float, height: float, first_s: float = 0.0) -> list[float]:

@@ -63,38 +63,35 @@ async def test_a_slow_answer_ends_at_the_deadline(monkeypatch: pytest.MonkeyPatc
         assert failure.kind is FailureKind.TIMEOUT
 
 
-async def test_something_else_on_the_port_is_sent_nothing_more() -> None:
-    """If the port belongs to another program, nothing more is sent after the first line."""
-    lines: list[bytes] = []
-
-    async def talk(coming: asyncio.StreamReader, going: asyncio.StreamWriter) -> None:
-        lines.append(await coming.readline())
-        going.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        lines.append(await coming.read())
-        going.close()
-
-    server = await asyncio.start_server(talk, "127.0.0.1", 0)
-    async with server:
-        made = RasReader(root=NOTHING, addresses=[server.sockets[0].getsockname()[:2]])
-        assert (await failure_of(made)).kind is FailureKind.MALFORMED
-    assert lines == [b"CLIENT PROTOCOL 2\n", b""]
-
-
-async def test_a_version_without_json_is_not_asked() -> None:
-    """One whose version is not known is asked for nothing but JSON."""
-    lines: list[bytes] = []
+@pytest.mark.parametrize(
+    ("replies", "kind", "lines"),
+    [
+        ([b"HTTP/1.1 400 Bad Request\r\n\r\n"], FailureKind.MALFORMED, ["CLIENT PROTOCOL 2"]),
+        (
+            [b"SERVER PROTOCOL 2\n", b"ERROR: unknown command\n"],
+            FailureKind.UNSUPPORTED,
+            ["CLIENT PROTOCOL 2", "SET FORMAT json"],
+        ),
+    ],
+    ids=["another program", "a version without JSON"],
+)
+async def test_what_does_not_answer_as_expected_is_sent_nothing_more(
+    replies: list[bytes], kind: FailureKind, lines: list[str]
+) -> None:
+    """If the port belongs to another program, or to a version that is asked for nothing but JSON."""
+    seen: list[str] = []
 
     async def talk(coming: asyncio.StreamReader, going: asyncio.StreamWriter) -> None:
         while line := await coming.readline():
-            lines.append(line)
-            going.write(b"SERVER PROTOCOL 2\n" if len(lines) == 1 else b"ERROR: unknown command\n")
+            seen.append(line.decode().strip())
+            going.write(replies[min(len(seen), len(replies)) - 1])
         going.close()
 
     server = await asyncio.start_server(talk, "127.0.0.1", 0)
     async with server:
         made = RasReader(root=NOTHING, addresses=[server.sockets[0].getsockname()[:2]])
-        assert (await failure_of(made)).kind is FailureKind.UNSUPPORTED
-    assert lines == [b"CLIENT PROTOCOL 2\n", b"SET FORMAT json\n"]
+        assert (await failure_of(made)).kind is kind
+    assert seen == lines
 
 
 async def test_nobody_listens() -> None:

@@ -33,6 +33,14 @@ def load(server: StreamServer, concurrency: int) -> RunLoad:
     return RunLoad("run", WorkerTarget(server.url, "tiny"), concurrency, 40, 8, timeouts=LIMITS)
 
 
+async def started(code: str) -> asyncio.subprocess.Process:
+    """Start Python code in a process, with pipes to it and from it."""
+    pipe = asyncio.subprocess.PIPE
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=pipe
+    )
+
+
 async def calibrate(worker: SweepWorker, server: StreamServer) -> None:
     """Calibrate for the runs of `load`."""
     await worker.send(Calibrate("calibration", WorkerTarget(server.url, "tiny"), 40, 8, timeouts=LIMITS))
@@ -47,9 +55,7 @@ async def test_the_process_loads_what_it_needs_and_no_more() -> None:
     code = (
         f"import sys, sparktop.sweep.generator.worker; print([one for one in {names} if one in sys.modules])"
     )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, cwd=ROOT
-    )
+    process = await started(code)
     out, _ = await process.communicate()
     assert (process.returncode, out) == (0, b"[]\n")
 
@@ -60,16 +66,7 @@ async def test_a_limit_that_is_too_low_is_named(server: StreamServer) -> None:
         "import resource, runpy; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64));"
         "runpy.run_module('sparktop.sweep.generator.worker', run_name='__main__')"
     )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        script,
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with SweepWorker(process) as limited:
+    async with SweepWorker(await started(script)) as limited:
         assert (await anext(limited.messages())).__class__.__name__ == "Ready"
         last: WorkerMessage | None = None
         async for message in limited.run(load(server, 100)):
@@ -138,14 +135,7 @@ async def main():
         pass
 asyncio.run(main())
 """
-    parent = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-c",
-        script,
-        cwd=ROOT,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
+    parent = await started(script)
     try:
         pid = int(await known(parent.stdout).readline())
         async with asyncio.timeout(300):

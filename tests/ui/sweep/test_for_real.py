@@ -16,7 +16,8 @@ from sparktop.sweep.result.store import earlier_results, sweeps_folder
 from sparktop.sweep.session import Stage
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.sweep import SweepScreen
-from tests.sweep.stream_server import Asked, StreamServer
+from tests.sweep.stream_server import StreamServer
+from tests.sweep.test_sweep_command import hang_after_the_first_level
 from tests.sweep.watched_servers import watched
 from tests.ui.pseudo_terminal import WAITS, Terminal
 
@@ -88,17 +89,7 @@ async def test_one_key_gives_a_table_with_a_verdict(tmp_path: Path) -> None:
 async def server() -> AsyncIterator[StreamServer]:
     found = StreamServer()
     await found.start()
-    measured = 0
-
-    async def answer(asked: Asked) -> None:
-        """Answer the warm-up and the run of the first level, and nothing after it."""
-        nonlocal measured
-        measured += asked.tokens == 9
-        if measured > 2:
-            await found.hang()
-        await asked.stream()
-
-    found.behave = answer
+    hang_after_the_first_level(found, requests=2)  # the first of them warms up
     yield found
     await found.stop()
 
