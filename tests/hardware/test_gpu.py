@@ -156,9 +156,9 @@ def shares(readings: list[tuple[float, int | None]]) -> list[float | None]:
 
 
 def test_a_counter_in_another_unit_has_no_share() -> None:
-    """A counter that grows by more than 100 % of the time has another unit: there is no share."""
-    picoseconds = SECOND_NS * 1000
-    assert shares([(0.0, 0), (1.0, picoseconds)]) == [None, None]
+    """A counter that grows by far more than 100 % of the time has another unit; by 1 % more it is 100 %."""
+    for grown, share in ((SECOND_NS * 1000, None), (SECOND_NS * 101 // 100, 100.0)):
+        assert shares([(0.0, 0), (1.0, grown)]) == [None, share]
 
 
 @pytest.mark.parametrize(

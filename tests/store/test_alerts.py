@@ -241,12 +241,12 @@ def test_clients_that_leave_are_seen_in_the_answers(world: World, waiting: float
         (
             "refused",
             "refused",
-            "refused 4 requests in the last 60 s: its queue is full; send fewer at once, or add a server",
+            "refused 3 requests in the last 60 s: its queue is full; send fewer at once, or add a server",
         ),
         (
             "lmcache_failures",
             "lmcache-failures",
-            "LMCache counted 4 failures in the last 60 s: it keeps or finds less",
+            "LMCache counted 3 failures in the last 60 s: it keeps or finds less",
         ),
     ],
 )
@@ -257,13 +257,13 @@ def test_what_fails_is_an_alert_until_a_minute_passed_without(
     for at, failed in ((1000, 7.0), (1010, 9.0)):
         world.feed(failing(at, **{count: failed}))
     assert alerts(world) == []
-    world.feed(failing(1020, **{count: 11.0}))
+    world.feed(failing(1020, **{count: 10.0}))
     (alert,) = world.snapshot().alerts
     assert (alert.id, alert.severity) == (f"backend:b:{kind}", Severity.WARNING)
     assert alert.message == message
-    assert alert.values == {count: 4, "limit_per_min": 3.0, "window_s": 60.0}
+    assert alert.values == {count: 3, "limit_per_min": 3.0, "window_s": 60.0}
     for at in range(1021, 1082):
-        world.feed(failing(at, **{count: 11.0}))
+        world.feed(failing(at, **{count: 10.0}))
     assert alerts(world) == []
     assert [(one.kind, one.phase) for one in world.snapshot().events] == [(kind, "begin"), (kind, "end")]
 

@@ -49,6 +49,7 @@ def test_a_deployment_that_fails_is_an_alert() -> None:
     assert (alert.id, alert.severity) == ("router:proxy:deployments", Severity.WARNING)
     words = "outage, 60 failed answers within 60 s, in cooldown 3 times"
     assert alert.message == f"deployment d2: {words}"
+    assert alert.values == {"deployments": 1, "limit_failures": 3, "window_s": 60.0}
     assert view(world).deployment_troubles == {"d2": words}
     assert view(world).trouble_sentences == [f"d2: {words}"]
     digest = "0123456789abcdef" * 4
