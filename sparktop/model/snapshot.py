@@ -142,7 +142,7 @@ class Loading(Struct, frozen=True):
         passed = minutes(self.elapsed_s)
         if self.expected_s is None:
             more = f", ~{minutes(self.left_s)} left in it" if self.left_s is not None else ""
-            return ", ".join([*parts, f"{passed} so far"]) + more
+            return ", ".join([*parts, f"{passed} since its start"]) + more
         last = f"{minutes(self.expected_s)} last time"
         longer = self.elapsed_s > self.expected_s
         return ", ".join([*parts, f"{passed}, longer than {last}" if longer else f"{passed} of ~{last}"])

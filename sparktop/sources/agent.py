@@ -288,7 +288,8 @@ def _refusal_error(response: Response, where: str, token: str | None) -> AnswerE
             return AnswerError(FailureKind.HTTP, f"429: the agent at {where} is asked too often{quoted}")
         case 503:
             # Not LOADING, which counts as a healthy state.
-            return AnswerError(FailureKind.HTTP, f"503: the agent at {where} has no sample{quoted}")
+            message = f"the agent at {where} has no sample"  # where a row is short, its reason is worth more
+            return AnswerError(FailureKind.HTTP, f"503: {words} ({message})" if words else f"503: {message}")
         case status:
             location = response.headers.get("Location", "")
             return status_error(status, where, location=location, words=words, has_key=token is not None)

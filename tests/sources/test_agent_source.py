@@ -108,7 +108,7 @@ async def test_the_token_is_sent_and_shown_nowhere(
     [
         (answer(b"unauthorized", "401 No"), FailureKind.UNAUTHORIZED, "wants a token: set token_env"),
         (answer(b"", "404 No"), FailureKind.NOT_FOUND, "no sparktop agent answers at"),
-        (answer(b"the driver hangs", "503 No"), FailureKind.HTTP, "has no sample: the driver hangs"),
+        (answer(b"the driver hangs", "503 No"), FailureKind.HTTP, "503: the driver hangs (the agent at "),
         (answer(b'{"a": 1}'), FailureKind.MALFORMED, "not a sparktop agent: unexpected answer"),
         (
             answer(b'{"schema": "sparktop.node/9", "sparktop": "9.0"}'),

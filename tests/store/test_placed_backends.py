@@ -185,7 +185,7 @@ def test_a_server_whose_port_is_refused_loads_while_its_process_is_young(world: 
     assert view.state is BackendState.LOADING
     assert view.state_rule == "vLLM refuses connections while it loads (process 10 on a)"
     assert view.loading is not None
-    assert view.loading.words == "weights, phase 3 of 6, 1:20 so far"
+    assert view.loading.words == "weights, phase 3 of 6, 1:20 since its start"
     assert (view.loading.node, view.loading.pid) == ("a", 10)
     assert [alert.id for alert in world.snapshot().alerts] == []
 

@@ -404,7 +404,7 @@ def _period_marks(balance: Balance, swing: Swing, axis: PlotAxis) -> str:
         return ""
     word = short_seconds(swing.period_s)
     mark = "▲" if balance.period_s is not None and word != short_seconds(balance.period_s) else f"▲ {word}"
-    return labels_from_cells([(swing.period_s, mark), (swing.period_s / 2, "△ half")], axis)
+    return labels_from_cells([(swing.period_s, mark), (swing.period_s / 2, "△ half a period")], axis)
 
 
 LEAST_PICTURE = 8

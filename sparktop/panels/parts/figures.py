@@ -99,7 +99,7 @@ def latency_row(name: str, latency: Latency, width: int) -> Row:
     row: Row = [label(name, 6)]
     if latency.p50 is None and latency.mean_s is not None:
         span = f" in {latency.window_s:.0f} s" if latency.window_s else ""
-        few = latency.note or f"of only {latency.count:.0f}{span}"
+        few = latency.note or f"only {latency.count:.0f}{span}"
         return [*row, *_named_value("mean", numbers.duration(latency.mean_s, 8), 8), (f"  {few}", "muted")]
     is_wide = width >= row_width(row) + 13 + 14 + 16
     is_one_bucket = quantile_text(latency.p50) == quantile_text(latency.p95)

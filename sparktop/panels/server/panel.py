@@ -578,7 +578,9 @@ def backend_panel(
     lower, note = footnote(view, on_board=True, room=_edge_room(width) if timed else width - 8)
     if timed and not has_time_axis(view, width) and view.limited_by is not None:
         limit_title = limit_note(view.limited_by)[:1]
-        lower = [*limit_title, label(" ")] if lower[:1] == limit_title else lower
+        is_known = view.limited_by.kind is not LimitKind.UNKNOWN
+        if lower[:1] == limit_title:
+            lower = [*limit_title, label(" ")] if is_known else []
     role = frame_role("backend", selected=selected, failed=has_failed(view))
     drawn_rows = frame_rows(
         rows,
