@@ -52,8 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = f"{parser.description}\n\n{_EXAMPLES}"
     group = add_target_options(
         parser,
-        "a backend or router of the configuration, a host, host:port or URL; with none, all that the "
-        "configuration holds, else this machine's usual ports",
+        "a backend or router of the configuration, a host, host:port or URL, or NAME=URL; with none, all "
+        "that the configuration holds, else this machine's usual ports",
         agents="--agents",
     )
     group.add_argument("--api", choices=("chat", "completions"), help="default: chat")

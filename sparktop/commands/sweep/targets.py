@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.commands.arguments import target_keys
@@ -41,12 +40,8 @@ _GLANCE_S = 3.0
 """Longest wait in seconds for the servers' pages before the first request."""
 
 
-class _LoadTarget(Struct, frozen=True):
-    """A server or router to put load on: its name, its target, and whether it is in the configuration."""
-
-    name: str
-    target: BackendTarget | RouterTarget
-    is_configured: bool
+_Server = BackendTarget | RouterTarget
+"""A server or router to put load on."""
 
 
 def is_named(word: str) -> bool:
@@ -105,36 +100,39 @@ async def choose_targets(
         UsageError: a word cannot be used.
         UnreachableError: nothing was found.
     """
-    places = [listed for word in words for listed in await _find_places(word, watch, keys)]
+    configured = _configured(watch)
+    servers = [(server.name, server) for word in words for server in await _find(word, configured, keys)]
     for name, url in named:
         key = {url: keys[name]} if name in keys else keys
-        places += [replace(listed, name=name) for listed in await _find_places(url, watch, key)]
+        servers += [(name, server) for server in await _find(url, configured, key)]
     if not words and not named:
         # A router that is configured only for sweeps must be named to be used.
-        servers: list[BackendTarget | RouterTarget] = [*watch.backends, *watch.routers]
-        places = [_LoadTarget(server.name, server, is_configured=True) for server in servers]
-        places = places or await _discover_places("127.0.0.1")
+        usual: list[_Server] = [*watch.backends, *watch.routers] or await _discover("127.0.0.1")
+        servers = [(server.name, server) for server in usual]
     extra: list[BackendTarget] = []
-    checked = []
-    for listed in places:
-        resolved, behind = await _as_router(listed)
-        checked.append(resolved)
+    unique: dict[tuple[str, str], _Server] = {}
+    configured_urls = {server.url for server in configured}
+    for name, server in servers:
+        unique[name, server.url], behind = (
+            (server, []) if server.url in configured_urls else await _as_router(server)
+        )
         extra += behind
-    unique = list({(target.name, target.target.url): target for target in checked}.values())
-    if len({target.name for target in unique}) < len(unique):
+    if len({name for name, _ in unique}) < len(unique):
         raise UsageError("two targets have the same name: write them NAME=URL")
-    return _choose(unique, watch, extra, model)
+    return _choose([(name, server) for (name, _), server in unique.items()], watch, extra, model)
 
 
-async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list[_LoadTarget]:
+def _configured(watch: Watch) -> list[_Server]:
+    return [*watch.backends, *watch.routers, *watch.sweep_routers]
+
+
+async def _find(word: str, configured: Sequence[_Server], keys: Mapping[str, str]) -> list[_Server]:
     """Return the servers and routers that a TARGET means: one, or all that a host has.
 
     Raises:
         UsageError: it means none.
     """
-    configured: list[BackendTarget | RouterTarget] = [*watch.backends, *watch.routers, *watch.sweep_routers]
     target = next((server for server in configured if server.name == word), None)
-    is_configured = target is not None
     if target is None:
         parsed = parse_target(word)
         checked_key(parsed, word, keys)  # of a host or an agent there is none
@@ -142,7 +140,7 @@ async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list
             raise UsageError(f"{clean(word, 60)}: is a node's agent; a sweep needs a server or a router")
         if isinstance(parsed, str):
             try:
-                return await _discover_places(parsed)
+                return await _discover(parsed)
             except UnreachableError as error:
                 names = [server.name for server in configured]
                 hint = did_you_mean(word, names).removeprefix(": ") or f"configured: {', '.join(names)}"
@@ -150,35 +148,28 @@ async def _find_places(word: str, watch: Watch, keys: Mapping[str, str]) -> list
         if (note := shortened_message(word, parsed)) is not None:
             tell(note)
         target = next((server for server in configured if server.url == parsed.url), parsed)
-        is_configured = target is not parsed
-    target = replace(target, api_key=checked_key(target, word, keys) or target.api_key)
-    return [_LoadTarget(target.name, target, is_configured)]
+    return [replace(target, api_key=checked_key(target, word, keys) or target.api_key)]
 
 
-async def _discover_places(host: str) -> list[_LoadTarget]:
+async def _discover(host: str) -> list[_Server]:
     discovered = await discover([host])
     if not discovered.backends and not discovered.routers:
         raise UnreachableError(f"nothing to put load on: {'; '.join(discovered.notes) or clean(host, 80)}")
-    servers: list[BackendTarget | RouterTarget] = [*discovered.backends, *discovered.routers]
-    return [_LoadTarget(target.name, target, is_configured=False) for target in servers]
+    return [*discovered.backends, *discovered.routers]
 
 
-async def _as_router(place: _LoadTarget) -> tuple[_LoadTarget, list[BackendTarget]]:
-    """Find out whether `place`, a server that is not configured, is a LiteLLM router, by one poll.
+async def _as_router(target: _Server) -> tuple[_Server, list[BackendTarget]]:
+    """Return a server that is not configured as a router if one poll shows that it is a LiteLLM.
 
-    Return (place, backends behind the router); for a router, the target of the place is a `RouterTarget`.
-    For any other server, and for a configured one, return `place` unchanged and no backends.
+    With it come the backends behind it; any other server is returned unchanged, without backends.
     """
-    target = place.target
-    if place.is_configured:
-        return place, []
     source = RouterSource(RouterTarget(target.name, target.url, api_key=target.api_key))
     try:
         reading = await source.poll(_ROUTER_DEADLINE_S)
     finally:
         await source.close()
     if not isinstance(reading, RouterSample) or reading.kind != LITELLM:
-        return place, []
+        return target, []
     behind: dict[str, BackendTarget] = {}
     for deployment in reading.deployments or ():
         with suppress(UsageError):  # a provider's own address: nothing to watch there
@@ -187,36 +178,34 @@ async def _as_router(place: _LoadTarget) -> tuple[_LoadTarget, list[BackendTarge
                 behind[backend.url] = backend
     names = tuple(backend.name for backend in behind.values())
     router = RouterTarget(target.name, target.url, backends=names, api_key=target.api_key)
-    return replace(place, target=router), list(behind.values())
+    return router, list(behind.values())
 
 
 def _choose(
-    places: Sequence[_LoadTarget], watch: Watch, extra: Sequence[BackendTarget], model: str | None
+    servers: Sequence[tuple[str, _Server]], watch: Watch, extra: Sequence[BackendTarget], model: str | None
 ) -> tuple[tuple[SweepTarget, ...], Watch]:
-    """Return the targets of `places`, and what is watched while they are loaded.
+    """Return servers by name as targets, and what is watched while they are loaded.
 
     `extra` has backends behind routers that are not in the configuration.
     """
     backends_by_name = {backend.name: backend for backend in [*extra, *watch.backends]}
-    own_names = own_hosts()
+    configured_urls, own_names = {server.url for server in _configured(watch)}, own_hosts()
     targets = []
     backends: dict[str, BackendTarget] = {}
     routers: dict[str, RouterTarget] = {}
-    for listed in places:
-        target = listed.target
-        known_here = (listed.is_configured and watch.is_trusted) or is_here(
-            urlsplit(target.url).hostname, own_names
-        )
+    for name, target in servers:
+        is_configured = target.url in configured_urls
+        known_here = (is_configured and watch.is_trusted) or is_here(urlsplit(target.url).hostname, own_names)
         if isinstance(target, RouterTarget):
             behind = [backends_by_name[name] for name in target.backends if name in backends_by_name]
-            routers[target.url] = replace(target, name=listed.name)
+            routers[target.url] = replace(target, name=name)
             backends |= {backend.url: backend for backend in behind}
             sweep_target = router_target(routers[target.url], behind, model=model, known=known_here)
         else:
             taken_names = {backend.name for backend in backends.values()}
-            name = target.name if listed.is_configured else free_name(listed.name, taken_names)
-            backends.setdefault(target.url, replace(target, name=name))
-            sweep_target = engine_target(replace(target, name=listed.name), model=model, known=known_here)
+            watched_name = target.name if is_configured else free_name(name, taken_names)
+            backends.setdefault(target.url, replace(target, name=watched_name))
+            sweep_target = engine_target(replace(target, name=name), model=model, known=known_here)
         targets.append(sweep_target)
     chosen_backends = tuple(backends.values())
     return (
