@@ -206,7 +206,10 @@ def _headroom_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
     """Return the gauge of the memory that is left."""
     memory = sample.memory
     left, warn, critical = memory_limits(memory, thresholds) or (None, 0.0, 0.0)
-    message = f"{floor(10 * (left or 0) / GIB) / 10:.1f} GiB of memory left"  # never the limit it is below
+    shown_gib = round((left or 0) / GIB, 1)  # as panels show it, but never the limit that it is below
+    if any((left or 0) < limit <= shown_gib * GIB for limit in (warn, critical)):
+        shown_gib = floor(10 * (left or 0) / GIB) / 10
+    message = f"{shown_gib:.1f} GiB of memory left"
     if not memory.unified and memory.total_bytes:
         message += f" ({100 * (left or 0) / memory.total_bytes:.0f} %)"
     return Gauge(

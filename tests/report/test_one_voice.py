@@ -37,6 +37,7 @@ _WIDTHS = (80, 120, 200)
 _POLLS = re.compile(r"judged on polls every (\S+) s")
 _ALL_POLLS = re.compile(r"(?:- poll|servers polled every) (?:([\d.]+)(?:–| to ))?([\d.]+) s")
 _VERDICT_IN = re.compile(r"verdict (?:on balance|[█-▏·]+) in (\d+) s")
+_LEFT = re.compile(r"([\d.]+) GiB of memory left")
 _EMPTY = re.compile(r"(\S+) (?:starves: )?(?:nearly empty|starves) (\d+) %")
 
 
@@ -127,6 +128,19 @@ def test_a_limit_by_the_bandwidth_names_the_reads_that_stand_beside_it() -> None
                 assert view.limited_by.reason.startswith(reads)
                 named.add(reads)
     assert len(named) > 12
+
+
+def test_memory_left_has_one_figure_in_alerts_and_panels() -> None:
+    """Except where it would be the limit that it is below, an alert rounds what is left as panels do."""
+    played, named = Rehearsal(scenario=SCENARIOS["memory"]), set()
+    played.play(130)
+    for _ in range(40):
+        shown = played.play(2).snapshot()
+        left = [found[1] for alert in shown.alerts if (found := _LEFT.match(alert.message))]
+        drawn = "\n".join(text for form, text in screens(shown) if form.startswith("machine"))
+        assert {*left} <= {*re.findall(r"([\d.]+) GiB", drawn)} | {"7.9", "11.9"}
+        named |= {*left}
+    assert len(named) > 20
 
 
 def test_shares_of_two_backends_add_up_or_say_why_not() -> None:
