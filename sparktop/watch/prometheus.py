@@ -104,7 +104,8 @@ class PrometheusFeed:
         self._gone: dict[ScrapeKey, float] = {}
         self._group: str | None = None
         """The group whose raw samples are wanted, where there are too many servers for all."""
-        self._quantiles, self._quantiles_at = Figures({}), float("-inf")
+        self._quantiles: Figures = {}
+        self._quantiles_at = float("-inf")
         self._fleet_at = float("-inf")
 
     async def run(self) -> None:
@@ -327,7 +328,7 @@ class PrometheusFeed:
             partial(fleet_servers, servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
         )
         newest = known_max(server.at for server in fleet_rows)
-        note = self._limits_note(figures.warnings)
+        note = self._limits_note()
         fleet = Fleet(now_s, every_s, fleet_rows, note, took_ms, self._machines.nodes)
         if newest is not None and await self._is_late(newest, now_s, shift_s):
             message = f"itself is late: its newest sample is {now_s - newest:.0f} s old"
@@ -351,13 +352,13 @@ class PrometheusFeed:
         up_at = await self._finder.newest_up(self._machines.jobs)
         return up_at is None or up_at + shift_s < after
 
-    def _limits_note(self, warnings: Iterable[str]) -> str | None:
+    def _limits_note(self) -> str | None:
         """Return what limits the figures, in one line."""
         federated = "it federates another Prometheus: whether a server is down is not known"
         parts = (
             self.pace.note,
             federated if self._finder.federated else "",
-            next(iter((*warnings, *self._samples.warnings)), ""),
+            self._client.take_warning(),
             self._machines.problem,
         )
         return clean("; ".join(part for part in parts if part), 200) or None
@@ -391,8 +392,6 @@ class SampleReader:
         self._finder = finder
         self._deliver = deliver
         self._clock = clock
-        self.warnings: tuple[str, ...] = ()
-        """The warnings of the newest answer."""
         self.silent: set[ScrapeKey] = set()
         """The servers of which no sample came since they could not be scraped."""
         self._seen: dict[ScrapeKey, float] = {}
@@ -447,10 +446,9 @@ class SampleReader:
             for label in ("job", "instance")
         )
         query = selector(names, NOT_A_ROUTER, *only, self._target.selector)
-        answer = await self._client.query(f"{query}[{window_s:.0f}s]")
-        self.warnings = answer.warnings
+        series = await self._client.query(f"{query}[{window_s:.0f}s]")
         took_ms = (self._clock() - began) * 1000
-        pages_of, mixed = pages(answer.series, self._finder.labels)
+        pages_of, mixed = pages(series, self._finder.labels)
         self._apart |= mixed
         for server in servers:
             newest_read_s = self._seen.get(server.key, self._handed_on.get(server.key, float("-inf")))

@@ -135,20 +135,20 @@ class Finder:
         more, group_by = self._target.selector, self._target.group_by
         asked = (servers_query(more, group_by), routers_query(more), replicas_query(more), down_query())
         answer, routers, replicas, down = await gather_or_cancel(*map(self._client.query, asked))
-        self.replicated = bool(replicas.series)
-        if len(answer.series) <= _MOST_TARGETS:
+        self.replicated = bool(replicas)
+        if len(answer) <= _MOST_TARGETS:
             try:
                 self.active = active_targets(await self._client.get(_TARGETS))
             except AnswerError:
                 self.active = {}  # Mimir and others have no such list
-        self.down = frozenset(key_of(series.labels) for series in down.series)
-        await self._find_past(answer.series)
-        answering = await self._servers_once(answer.series)
+        self.down = frozenset(key_of(series.labels) for series in down)
+        await self._find_past(answer)
+        answering = await self._servers_once(answer)
         silent = await self._servers_down(answering)
         listed = tuple(sorted((*answering, *silent), key=lambda server: server.name)) if silent else answering
         keys = {server.key for server in answering}
-        self.servers, self.routers = listed, found_routers(routers.series)
-        self.groups_fault, self.federated = groups_fault(answer.series, group_by), is_federated(keys)
+        self.servers, self.routers = listed, found_routers(routers)
+        self.groups_fault, self.federated = groups_fault(answer, group_by), is_federated(keys)
         if self.every_s is None and answering:
             # By samples of a few servers; those that are down may have none: then by their series `up`.
             only = f"instance=~{any_of({server.key.instance for server in answering[:_SAMPLED]})}"
@@ -185,7 +185,7 @@ class Finder:
             self._left_out = {}
             return servers
         answer = await self._client.query(times_query(more, groups))
-        times = {key_of(answered.labels): answered.value or 0.0 for answered in answer.series}
+        times = {key_of(answered.labels): answered.value or 0.0 for answered in answer}
         earlier = {server.key for server in self.servers}
         left_out = keys_to_leave_out(groups, times, self.active, earlier, self.every_s or USUAL_S)
         left_out |= {key for key in single if times.get(key, 0.0) <= left_out_before[key]}
@@ -212,16 +212,14 @@ class Finder:
             )
         except AnswerError:
             return  # too much, or a server of the API without that function: as if there were none
-        for answered in answer.series:
+        for answered in answer:
             if (key := key_of(answered.labels).target) in wanted_targets:
                 self._past.setdefault(key, []).append(answered)
         self._no_servers |= dict.fromkeys(wanted_targets - self._past.keys(), 1)
 
     async def _median_step_s(self, selector_text: str) -> float | None:
         answer = await self._client.query(f"{selector_text}[{_SAMPLED_S:.0f}s]")
-        steps = [
-            later[0] - earlier[0] for series in answer.series for earlier, later in pairwise(series.samples)
-        ]
+        steps = [later[0] - earlier[0] for series in answer for earlier, later in pairwise(series.samples)]
         return max(0.1, round(median(steps), 1)) if steps else None
 
     async def has_just_begun(self, every_s: float, now: float) -> bool:
@@ -244,7 +242,7 @@ class Finder:
         if self.servers:
             return True
         answer = await self._client.query(f"count({selector(('up',))} offset {2 * every_s:.0f}s)")
-        return not answer.series
+        return not answer
 
     async def read_up(self, jobs: Collection[str], servers: Iterable[FoundServer]) -> None:
         """Find which targets of these jobs and of the servers' jobs are down, and the labels of `servers`.
@@ -263,7 +261,7 @@ class Finder:
         if unknown and not self.federated:
             query = selector(("up",), f"instance=~{any_of(sorted(unknown))}")
             answer = await self._client.query(query)
-            for series in answer.series:
+            for series in answer:
                 labels = {name: value for name, value in series.labels.items() if name != "__name__"}
                 self.labels[key_of(series.labels)] = labels
 
@@ -276,7 +274,7 @@ class Finder:
         all_jobs = {*jobs, *(server.key.job for server in self.servers)}
         up = selector(("up",), f"job=~{any_of(sorted(all_jobs))}")
         answer = await self._client.query(f"max(timestamp({up}))")
-        return answer.series[0].value if answer.series else None
+        return answer[0].value if answer else None
 
 
 async def down_targets(client: PrometheusClient, jobs: Collection[str]) -> frozenset[ScrapeKey]:
@@ -287,7 +285,7 @@ async def down_targets(client: PrometheusClient, jobs: Collection[str]) -> froze
     """
     up = selector(("up",), f"job=~{any_of(sorted(jobs))}")
     answer = await client.query(f"{up} == 0")
-    return frozenset(key_of(series.labels) for series in answer.series if series.value == 0)
+    return frozenset(key_of(series.labels) for series in answer if series.value == 0)
 
 
 # How often a Prometheus is queried, and for how many servers at a time; less where it answers "too much".
@@ -441,7 +439,7 @@ class MachineFeed:
         self._found_at = now_s
         try:
             answer = await self._client.query(machines_query(self._target.machine_selector))
-            exporters = await in_reader(partial(found_exporters, answer.series))
+            exporters = await in_reader(partial(found_exporters, answer))
             present = {(exporter.place, exporter.kind): exporter for exporter in exporters}
             missing = {key: self._exporters[key] for key in self._exporters.keys() - present.keys()}
             if not all(exporter.place[0] in dead for exporter in missing.values()):

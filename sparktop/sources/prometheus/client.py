@@ -22,7 +22,6 @@ from typing import TypeAlias
 
 import msgspec
 from msgspec import Raw, Struct
-from msgspec.structs import replace
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.targets import PrometheusTarget
@@ -105,15 +104,6 @@ class _Row(Struct):
     values: list[tuple[float, str]] = []
 
 
-class QueryAnswer(Struct, frozen=True):
-    """The result of one query."""
-
-    series: tuple[TimeSeries, ...] = ()
-    scalar: float | None = None
-    warnings: tuple[str, ...] = ()
-    """Clean lines, such as that some stores of Thanos did not answer."""
-
-
 _decode_members = msgspec.json.Decoder(_Members).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
 _decode_row = msgspec.json.Decoder(_Row).decode
@@ -131,10 +121,12 @@ def data_of(body: bytes) -> object:
         raise _not_an_answer() from None
 
 
-def read_answer(body: bytes, add: Callable[[TimeSeries], None]) -> QueryAnswer:
-    """Decode an answer to a query: call `add` with each of its series in turn, and return the rest of it.
+def read_answer(body: bytes, add: Callable[[TimeSeries], None]) -> tuple[str, ...]:
+    """Decode an answer to a query: call `add` with each of its series in turn, and return its warnings.
 
-    Series whose labels are not text are left out. After an error, what was added is of no use.
+    These are clean lines, such as that some stores of Thanos did not answer. A single number is a series
+    without labels; series whose labels are not text are left out. After an error, what was added is of no
+    use.
 
     Raises:
         AnswerError: the body is not an answer, or has more than `MOST_SERIES` series.
@@ -146,8 +138,8 @@ def read_answer(body: bytes, add: Callable[[TimeSeries], None]) -> QueryAnswer:
         warned = msgspec.json.decode(answer.get("warnings", b"null"))
         warnings = tuple(clean(line, 200) for line in warned[:3]) if isinstance(warned, list) else ()
         if kind == "scalar":
-            sample = msgspec.json.decode(result, type=tuple[float, str])
-            return QueryAnswer((), TimeSeries({}, [sample]).value, warnings)
+            add(TimeSeries({}, [msgspec.json.decode(result, type=tuple[float, str])]))
+            return warnings
         rows = _decode_list(result)
     except (ValueError, RecursionError, KeyError):
         raise _not_an_answer() from None
@@ -162,7 +154,7 @@ def read_answer(body: bytes, add: Callable[[TimeSeries], None]) -> QueryAnswer:
             samples = row.values if row.value is None else [row.value]
             if samples and max(map(len, row.metric.values()), default=0) <= _MOST_LABEL_CHARACTERS:
                 add(TimeSeries(row.metric, samples))
-    return QueryAnswer((), None, warnings)
+    return warnings
 
 
 def trouble_in(body: bytes) -> str:
@@ -248,13 +240,19 @@ class PrometheusClient:
         self._slots = asyncio.Semaphore(_AT_ONCE)
         self._date_s: float | None = None
         """Unix time in whole seconds by the newest answer's Date header; None if it cannot be read."""
+        self._warning = ""
+
+    def take_warning(self) -> str:
+        """Return the first warning in the answers since the last call; "" without one."""
+        warning, self._warning = self._warning, ""
+        return warning
 
     async def close(self) -> None:
         """Close all connections."""
         await self._session.leave()
 
-    async def query(self, promql: str, add: Callable[[TimeSeries], None] | None = None) -> QueryAnswer:
-        """Evaluate an instant query now, and return its answer; it is read in a thread, one answer at a time.
+    async def query(self, promql: str, add: Callable[[TimeSeries], None] | None = None) -> list[TimeSeries]:
+        """Evaluate an instant query now, and return its series, which are read in a thread.
 
         With `add`, its series are handed to that and not returned: those of 10,000 servers take 10 MB. After
         an error, what was added is of no use.
@@ -268,8 +266,9 @@ class PrometheusClient:
         series: list[TimeSeries] = []
         async with self._slots:
             body = await self._ask("/api/v1/query", parameters)
-            answer_without_series = await in_reader(partial(read_answer, body, add or series.append))
-        return replace(answer_without_series, series=tuple(series))
+            warnings = await in_reader(partial(read_answer, body, add or series.append))
+        self._warning = self._warning or next(iter(warnings), "")
+        return series
 
     async def get(self, path: str) -> object:
         """Return the data of an answer to a GET of `path`, as JSON values.
@@ -374,12 +373,10 @@ class PrometheusClient:
             AnswerError: the query failed.
         """
         began = self._clock()
-        answer = await self.query("time()")
+        series = await self.query("time()")  # VictoriaMetrics answers with a vector
         half_trip_s = (self._clock() - began) / 2
         own_unix_s = time.time() - half_trip_s
-        server_unix_s = answer.scalar
-        if server_unix_s is None and len(answer.series) == 1:  # VictoriaMetrics answers with a vector
-            server_unix_s = answer.series[0].value
+        server_unix_s = series[0].value if len(series) == 1 else None
         if server_unix_s is None:
             raise AnswerError(
                 FailureKind.MALFORMED, f"{self.where} does not know its time: is it a Prometheus?"

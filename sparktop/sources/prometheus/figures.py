@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from statistics import median
-
-from msgspec import Struct
+from typing import TypeAlias
 
 from sparktop.engines.tables import RAY, RUNNING, buckets_for, names_for, names_without_total
 from sparktop.model.router import FleetServer, rate_window_s
@@ -187,11 +186,8 @@ _BY_MODE = "realtime"
 """In names of counters of several kinds of tokens; there are other counters beside them."""
 
 
-class Figures(Struct, frozen=True):
-    """Values by target for each name of a figure, and the warnings of all answers."""
-
-    values: Mapping[str, Mapping[ScrapeKey, float]]
-    warnings: tuple[str, ...] = ()
+Figures: TypeAlias = Mapping[str, Mapping[ScrapeKey, float]]
+"""Values by target, for each name of a figure."""
 
 
 async def gauges_and_rates(
@@ -238,7 +234,7 @@ async def quantiles(
         AnswerError: a query failed.
     """
     window_s = max(_LEAST_QUANTILES_S, rate_window_s(every_s))
-    waiting = figures.values["waiting"]
+    waiting = figures["waiting"]
     busiest = sorted(servers, key=lambda server: -waiting.get(server.key, 0.0))[:MOST_QUANTILES]
     only = f"instance=~{any_of({server.key.instance for server in busiest})}"
     by_bucket = _BY.replace("by (", "by (le, ")
@@ -254,7 +250,7 @@ def fullest_group(servers: Iterable[FoundServer], figures: Figures) -> str:
     """Return the group with the most waiting requests."""
     waiting: Counter[str] = Counter()
     for server in servers:
-        waiting[server.group] += round(figures.values["waiting"].get(server.key, 0.0))
+        waiting[server.group] += round(figures["waiting"].get(server.key, 0.0))
     return max(waiting, key=lambda group: waiting[group])
 
 
@@ -270,7 +266,7 @@ def fleet_servers(
 
     `late` has the quantiles, `dead` the targets that are down.
     """
-    values = {**figures.values, **late.values}
+    values = {**figures, **late}
 
     def value(name: str, key: ScrapeKey) -> float | None:
         return None if key.target in dead else values.get(name, {}).get(key)
@@ -318,7 +314,7 @@ async def _ask_figures(client: PrometheusClient, asked: Mapping[str, str]) -> Fi
     """Send a query for each figure, by its name, and return their values by target."""
     keys: dict[ScrapeKey, ScrapeKey] = {}  # so that all figures share the keys
 
-    async def values(promql: str) -> tuple[dict[ScrapeKey, float], tuple[str, ...]]:
+    async def values(promql: str) -> dict[ScrapeKey, float]:
         result: dict[ScrapeKey, float] = {}
 
         def add(each_series: TimeSeries) -> None:
@@ -326,12 +322,11 @@ async def _ask_figures(client: PrometheusClient, asked: Mapping[str, str]) -> Fi
                 key = key_of(each_series.labels)
                 result[keys.setdefault(key, key)] = value
 
-        answer = await client.query(promql, add)
-        return result, answer.warnings
+        await client.query(promql, add)
+        return result
 
     answers = await gather_or_cancel(*(values(promql) for promql in asked.values()))
-    warnings = dict.fromkeys(line for _, warned in answers for line in warned)
-    return Figures({name: result for name, (result, _) in zip(asked, answers, strict=True)}, tuple(warnings))
+    return dict(zip(asked, answers, strict=True))
 
 
 def _counter_names(name: str) -> list[str]:

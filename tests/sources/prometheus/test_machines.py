@@ -13,7 +13,7 @@ from sparktop.agent.exposition import page
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import CpuReading, GpuReading, MemoryPart, MemoryReading, NodeSample
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.client import PrometheusClient, QueryAnswer, TimeSeries
+from sparktop.sources.prometheus.client import PrometheusClient, TimeSeries
 from sparktop.sources.prometheus.found import FoundServer, ScrapeKey
 from sparktop.sources.prometheus.machines import (
     MARKS,
@@ -35,12 +35,12 @@ class Answering(PrometheusClient):
     def __init__(self, *series: TimeSeries) -> None:
         self._series = series
 
-    async def query(self, promql: str, add: Callable[[TimeSeries], None] | None = None) -> QueryAnswer:
+    async def query(self, promql: str, add: Callable[[TimeSeries], None] | None = None) -> list[TimeSeries]:
         """Add the series for a query of raw samples; nothing for others."""
         assert add is not None
         for one in self._series if promql.endswith("s]") else ():
             add(one)
-        return QueryAnswer()
+        return []
 
 
 async def read(*series: TimeSeries) -> NodeSample:
@@ -58,7 +58,7 @@ class Failing(PrometheusClient):
     def __init__(self) -> None:
         self.asked = self.ended = 0
 
-    async def query(self, promql: str, add: Callable[[TimeSeries], None] | None = None) -> QueryAnswer:  # noqa: ARG002 - as of the class
+    async def query(self, promql: str, add: Callable[[TimeSeries], None] | None = None) -> list[TimeSeries]:  # noqa: ARG002 - as of the class
         """Wait until cancelled, or fail."""
         self.asked += 1
         if self.asked > 1:
