@@ -107,10 +107,6 @@ def live_rails(view: NodeView) -> list[tuple[Rail, NetworkReading]]:
     return [(rail, up[rail.name]) for rail in rails if rail.name in up]
 
 
-def _kernel(view: NodeView) -> str | None:
-    return (view.identity.os or "").partition("Linux ")[2] or None
-
-
 def _kho(view: NodeView) -> str | None:
     value = _setup(view).kho
     return None if value is None else value or "not set"
@@ -147,7 +143,12 @@ def _nic_firmware(view: NodeView) -> str | None:
 
 _FIRMWARE = "ConnectX firmware"
 READS = (
-    Fact("kernel", "kernel", _kernel, Severity.INFO),
+    Fact(
+        "kernel",
+        "kernel",
+        lambda view: (view.identity.os or "").partition("Linux ")[2] or None,
+        Severity.INFO,
+    ),
     Fact("driver", "NVIDIA driver", lambda view: view.identity.driver),
     Fact(
         "gpu-firmware", "GPU firmware", lambda view: _setup(view).gpu_firmware, Severity.INFO, by_maker=True
@@ -326,7 +327,9 @@ def _compared(group: MachineGroup) -> Iterator[tuple[Fact, Mapping[str, str]]]:
         return
     processes = _processes(group, group.engine)
     yield _NCCL, _libraries(processes)
-    variables = _variables(processes)
+    variables = {
+        name: process.variables for name, process in processes.items() if process.variables is not None
+    }
     for name in sorted({name for environment in variables.values() for name in environment} - _OWN):
         values = {machine: environment.get(name, "not set") for machine, environment in variables.items()}
         yield Fact(name, name), values
@@ -407,10 +410,6 @@ def _names(names: Sequence[str]) -> str:
 def _processes(group: MachineGroup, engine: str) -> dict[str, EngineSetup]:
     """Return the process of a server on each machine of a group that shows one, by machine."""
     return _known(group, lambda view: process_of(view, engine))
-
-
-def _variables(processes: Mapping[str, EngineSetup]) -> dict[str, Mapping[str, str]]:
-    return {name: process.variables for name, process in processes.items() if process.variables is not None}
 
 
 def process_of(view: NodeView, backend: str) -> EngineSetup | None:

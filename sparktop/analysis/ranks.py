@@ -78,11 +78,6 @@ def _verdict_on_own_job(verdicts: Sequence[RanksVerdict], still_since: float | N
     return RanksVerdict(RanksWord.NO_VERDICT, sentence, answers=sum(verdict.answers for verdict in verdicts))
 
 
-def newest_answer(readings: Sequence[RanksReading]) -> RanksAnswer | None:
-    """Return the newest answer; None if there is none."""
-    return next((reading.answer for reading in reversed(readings) if reading.answer is not None), None)
-
-
 def _answers_by_job(ended: Sequence[RanksReading]) -> list[list[_Timed]]:
     """Return the answers after the last failed query, by job; the job that answered last is the last."""
     jobs: dict[frozenset[str], list[_Timed]] = {}

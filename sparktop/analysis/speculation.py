@@ -67,11 +67,6 @@ def best_length(
     return better if gain(best) > 0 else None
 
 
-def shown_line(findings: Sequence[Finding]) -> str | None:
-    """Return what the finding on drafts says, if there is one."""
-    return next((finding.said for finding in findings if finding.kind == KIND), None)
-
-
 class _Steps:
     """Step times and token rates of one batch with drafts of one length."""
 

@@ -395,7 +395,10 @@ class MomentBuilder:
             self._series,
             {key: tuple(pairs) for key, pairs in self._ranges.items()},
             tuple(sorted(self._spells_in_range(), key=lambda spell: (spell.start, spell.subject))),
-            {name: _shares_of_time(counts) for name, counts in self._states.items()},
+            {
+                name: {state: number / counts.total() for state, number in counts.most_common()}
+                for name, counts in self._states.items()
+            },
             tuple(event for event in events if event.subject != MARK),
             (
                 *(change for change in self._under_way or () if change.at <= self._start),
@@ -479,10 +482,6 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
 def _is_listed(mark: tuple[datetime, str], listed: Iterable[tuple[datetime, str]]) -> bool:
     """Return whether a mark's event belongs to one of the marks `listed`."""
     return any(word == mark[1] and abs((at - mark[0]).total_seconds()) < 60 for at, word in listed)  # noqa: PLR2004 - typed meanwhile
-
-
-def _shares_of_time(counts: Counter[str]) -> dict[str, float]:
-    return {state: number / counts.total() for state, number in counts.most_common()}
 
 
 # Makes a `Moment`, the data of a report on a time span, from a recording or the viewer's last minutes.

@@ -380,11 +380,6 @@ def poll_words(snapshot: Snapshot) -> str:
     return f"servers polled every {' to '.join(snapshot.poll_seconds)} s{machines}"
 
 
-def unreachable_count(snapshot: Snapshot) -> int:
-    """Return how many of the watched servers, machines and routers do not answer."""
-    return sum(view.failure is not None for view in _all_sources(snapshot))
-
-
 def _all_sources(snapshot: Snapshot) -> tuple[BackendView | NodeView | RouterView | FleetView, ...]:
     return (*snapshot.backends, *snapshot.nodes, *snapshot.routers, *snapshot.fleets)
 
@@ -394,7 +389,7 @@ def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
 
     If a source does not answer, the number of such sources comes before the alerts.
     """
-    fleet, failing = snapshot.totals, unreachable_count(snapshot)
+    fleet, failing = snapshot.totals, sum(view.failure is not None for view in _all_sources(snapshot))
     return (
         ("generation tok/s", cell.total(fleet.generation_tps, cell.rate)),
         ("prompt tok/s", cell.total(fleet.prompt_tps, cell.rate)),

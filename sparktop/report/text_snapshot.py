@@ -103,7 +103,9 @@ def markdown(snapshot: Snapshot) -> str:
     parts = (tables.omission(snapshot), tables.nothing_watched(snapshot))
     blocks = ["\n".join(_head_lines(snapshot)), *filter(None, parts)]
     for table, as_list in tables.snapshot_tables(snapshot):
-        blocks.append(_as_list(table) if as_list else in_markdown(grid_of(table, WIDTH)))
+        items = (f"- {item}" for item in tables.list_items(table, code))
+        as_text = "\n".join([f"### {table.title}", "", *items])
+        blocks.append(as_text if as_list else in_markdown(grid_of(table, WIDTH)))
     return "\n\n".join([*blocks, f"_{tables.legend(snapshot)}_"]) + "\n"
 
 
@@ -113,7 +115,3 @@ def _head_lines(snapshot: Snapshot) -> Iterator[str]:
     yield tables.headline(snapshot)
     yield ""
     yield " · ".join(f"{title} **{figure}**" for title, figure in tables.totals(snapshot))
-
-
-def _as_list(shown: Table) -> str:
-    return "\n".join([f"### {shown.title}", "", *(f"- {item}" for item in tables.list_items(shown, code))])

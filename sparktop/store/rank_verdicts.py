@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from urllib.parse import urlsplit
 
-from sparktop.analysis.ranks import judge_ranks, newest_answer
+from sparktop.analysis.ranks import judge_ranks
 from sparktop.model.event import Event, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.ranks import RanksReading, RanksVerdict, RanksView
@@ -83,7 +83,7 @@ class RankVerdicts:
             age_s=max(0.0, at - newest.at),
             asking=begun and at - newest.at < _WAITS_S,
             node=newest.node,
-            answer=newest_answer(readings),
+            answer=None if answered is None else answered.answer,
             warning=None if answered is None else answered.warning,
             names=self._node_by_address(),
         )

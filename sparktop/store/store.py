@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from msgspec.structs import replace
 
 from sparktop.analysis.bandwidth import bandwidth_gb_per_s, read_percent
-from sparktop.analysis.speculation import shown_line
+from sparktop.analysis.speculation import KIND as SPECULATION
 from sparktop.analysis.yardsticks import one_request_tps
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
@@ -515,7 +515,7 @@ class Store:
             ranks=self.ranks.view(view.name, at),
             limited_by=self.limits.limit_of(view),
             findings=findings,
-            spec_verdict=shown_line(findings),
+            spec_verdict=next((finding.said for finding in findings if finding.kind == SPECULATION), None),
             lanes_balance=self.balance.of_lanes(view.name),
             in_sweep=at < track.loaded_until,
             yardstick_basis=basis,

@@ -13,7 +13,7 @@ from sparktop.colors.palette import palettes
 from sparktop.config.keys import KEYS
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.board.view import Preset, Sort, backend_numbers, order_names
+from sparktop.panels.board.view import Preset, Sort, backend_number, order_names
 from sparktop.ui.keys import clicked_key
 from sparktop.ui.remembered import recall
 from sparktop.ui.screens.dialogs import LimitsScreen, MarkScreen
@@ -157,7 +157,7 @@ async def test_v_and_o_go_through_views_and_orders_and_numbers_hide_boxes() -> N
         for _ in Sort:
             await board.press("o")
             sorts.append(board.overview.view.sort)
-            numbers = backend_numbers(four().backends, sorts[-1])
+            numbers = {view.name: backend_number(view, sorts[-1]) for view in four().backends}
             assert listed(board) == order_names(numbers, sorts[-1])
         assert sorts == [*list(Sort)[1:], Sort.CONFIG]
         await board.press("3", "4")

@@ -308,7 +308,11 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
     }
     if max(factors.values()) <= UNLIKE * min(factors.values()):
         return GroupPace(fit_pairs(every) or earlier.common)
-    lines = {name: fit_pairs(pairs[name]) or _scale_line(line, factors[name]) for name in reporting}
+    scaled = {
+        name: StepTime(factor * line.base_s, factor * line.per_request_s, line.pairs)
+        for name, factor in factors.items()
+    }
+    lines = {name: fit_pairs(pairs[name]) or scaled[name] for name in reporting}
     return GroupPace(None, {**earlier.own, **lines})
 
 
@@ -322,10 +326,6 @@ def _span(points: Sequence[Pair]) -> float:
     """Return the largest batch of (batch, step time) pairs in ascending order, relative to the smallest."""
     (smallest, _), (largest, _) = points[0], points[-1]
     return largest / smallest
-
-
-def _scale_line(line: StepTime, factor: float) -> StepTime:
-    return StepTime(factor * line.base_s, factor * line.per_request_s, line.pairs)
 
 
 def _have_alike_steps(points: Sequence[Sequence[Pair]]) -> bool:

@@ -138,7 +138,8 @@ _CALM = _RANKS[BackendState.BUSY]
 """The place from which on states need no attention."""
 
 
-def _backend_number(view: BackendView, sort: Sort) -> float | None:
+def backend_number(view: BackendView, sort: Sort) -> float | None:
+    """Return the value by which `sort` orders a backend; None if it is unknown."""
     if sort is Sort.TOKENS:
         return view.generation_tps
     if sort is Sort.LOAD:
@@ -149,6 +150,7 @@ def _backend_number(view: BackendView, sort: Sort) -> float | None:
 
 
 def _node_number(view: NodeView, sort: Sort) -> float | None:
+    """Return the value by which `sort` orders a node; None if it is unknown."""
     history = view.history
     if sort is Sort.TOKENS:
         return history.gpu_percent.last
@@ -157,16 +159,6 @@ def _node_number(view: NodeView, sort: Sort) -> float | None:
     if sort is Sort.MEMORY:
         return history.memory_percent.last
     return float(view.failure is not None)
-
-
-def backend_numbers(backends: Sequence[BackendView], sort: Sort) -> dict[str, float | None]:
-    """Return the value of each backend by which `sort` orders them, by name; None if it is unknown."""
-    return {view.name: _backend_number(view, sort) for view in backends}
-
-
-def node_numbers(nodes: Sequence[NodeView], sort: Sort) -> dict[str, float | None]:
-    """Return the value of each node by which `sort` orders them, by name; None if it is unknown."""
-    return {view.name: _node_number(view, sort) for view in nodes}
 
 
 def order_names(numbers: Mapping[str, float | None], sort: Sort) -> list[str]:
@@ -253,10 +245,10 @@ class Arrangement:
             needs = {each.name: -float(min(_RANKS[each.state], _CALM)) for each in snapshot.backends}
             ordered = order_names(needs, Sort.STATE)
         else:
-            ordered = order_names(backend_numbers(snapshot.backends, sort), sort)
+            ordered = order_names({view.name: backend_number(view, sort) for view in snapshot.backends}, sort)
         chosen = (sort, worst_first)
         backends = self._backends.of(snapshot.at, ordered, chosen, name if kind == "backend" else None)
-        ordered = order_names(node_numbers(snapshot.nodes, sort), sort)
+        ordered = order_names({view.name: _node_number(view, sort) for view in snapshot.nodes}, sort)
         nodes = self._nodes.of(snapshot.at, ordered, sort, name if kind == "node" else None)
         filtered = filtered_backends(snapshot.backends, view.filter)
         names = {backend.name for backend in filtered}
