@@ -210,7 +210,7 @@ def test_the_viewer_needs_a_terminal(
         opened.append(watch)
         return 0
 
-    module(monkeypatch, "sparktop.ui.start", run=run)
+    module(monkeypatch, "sparktop.ui.app", run=run)
     monkeypatch.setenv("TERM", term)
     for stream in ("stdin", "stdout"):
         monkeypatch.setattr(getattr(sys, stream), "isatty", lambda: terminal)

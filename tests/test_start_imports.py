@@ -45,7 +45,7 @@ async def start(self):
 
 Monitor.start = start  # the application calls it after the first picture
 from sparktop.commands.choice import choose
-from sparktop.ui.start import run
+from sparktop.ui.app import run
 run(choose(argparse.Namespace(targets=[], config=sys.argv[1]), os.environ))
 """
 

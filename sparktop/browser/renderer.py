@@ -10,10 +10,9 @@ import zlib
 from collections.abc import AsyncGenerator, Callable
 
 from sparktop import __version__
-from sparktop.browser.drawing import Orders, draw, notice_section, page_picture
+from sparktop.browser.drawing import Orders, ResultPages, draw, notice_section, page_picture
 from sparktop.browser.page import PageKind, WebPage
 from sparktop.browser.picture import Picture
-from sparktop.browser.results import ResultPages
 from sparktop.model.snapshot import Snapshot
 
 GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"

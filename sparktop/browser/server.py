@@ -27,11 +27,10 @@ from sparktop import __version__
 from sparktop.agent.access import Service
 from sparktop.agent.gate import Limits, Rates
 from sparktop.agent.server import WebServer, page, text
-from sparktop.browser.drawing import FILTER
+from sparktop.browser.drawing import FILTER, ResultPages
 from sparktop.browser.page import MOST_WORDS, WIDTHS, PageKind, WebPage, parse_path, shared_width
 from sparktop.browser.picture import MOST_LINK_ROWS, MOST_ROWS, Picture, class_of
 from sparktop.browser.renderer import PageRenderer
-from sparktop.browser.results import ResultPages
 from sparktop.colors.palette import (
     ANSI_COLORS,
     BOLD,

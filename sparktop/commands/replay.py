@@ -21,7 +21,7 @@ from sparktop.recording.past import SPEEDS
 
 if TYPE_CHECKING:
     from sparktop.recording.player import Recording
-    from sparktop.ui.start import ReplayApp
+    from sparktop.ui.app import ReplayApp
 
 _FIRST_WORK_S = 1.0
 """About the longest work before the first picture, in seconds."""
@@ -101,8 +101,8 @@ def _prepared(arguments: argparse.Namespace, *, is_terminal: bool) -> tuple[Repl
     from sparktop.recording.flight import flight_folder, parts
     from sparktop.recording.player import Recording
     from sparktop.recording.replay import Replay
+    from sparktop.ui.app import ReplayApp
     from sparktop.ui.remembered import state_file
-    from sparktop.ui.start import ReplayApp
 
     open_log(os.environ)
     theme = checked_theme(arguments.theme)

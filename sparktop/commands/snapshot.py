@@ -234,7 +234,7 @@ def _draw_screen(snapshot: Snapshot, form: str, size: tuple[int, int], theme: st
     """Return a picture of the overview screen as SVG, or an HTML page that contains it."""
     import asyncio
 
-    from sparktop.ui.start import screen_of  # late: it loads textual
+    from sparktop.ui.app import screen_of  # late: it loads textual
 
     screen = asyncio.run(screen_of(snapshot, size=size, theme=theme))
     if form == "svg":

@@ -66,6 +66,6 @@ def show(watch: Watch, *, simulated: bool = False) -> int:
     # Objects made before the first picture live on: collecting garbage among them takes a tenth of that time.
     # The application enables it again.
     gc.disable()
-    from sparktop.ui.start import run as run_app  # late: --help needs none of it
+    from sparktop.ui.app import run as run_app  # late: --help needs none of it
 
     return run_app(watch, simulated=simulated)

@@ -61,8 +61,7 @@ from sparktop.recording.player import GAP_S
 from sparktop.report import cell, tables
 from sparktop.report.cell import time_of
 from sparktop.report.document.document import Grid, Section, Untrusted, escaped, grid_of, to_markdown, to_page
-from sparktop.report.document.drawing import sheet
-from sparktop.report.document.time_plot import Point, TimeLine, TimeMark, TimePlot, time_drawing
+from sparktop.report.document.drawing import Point, TimeLine, TimeMark, TimePlot, sheet, time_drawing
 from sparktop.report.json_snapshot import balance_json
 from sparktop.report.markdown import WIDTH, code
 from sparktop.report.privacy import ROUTER, Privacy

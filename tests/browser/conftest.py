@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from sparktop.agent.access import bind, own_names
 from sparktop.agent.gate import Limits
+from sparktop.browser.drawing import ResultPages
 from sparktop.browser.renderer import PageRenderer
-from sparktop.browser.results import ResultPages
 from sparktop.browser.server import LIMITS, BrowserServer, Sessions
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import Snapshot

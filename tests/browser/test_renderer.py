@@ -12,11 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.browser import renderer as module
-from sparktop.browser.drawing import Orders, draw
+from sparktop.browser.drawing import Orders, ResultPages, draw
 from sparktop.browser.page import PageKind, WebPage
 from sparktop.browser.picture import Picture
 from sparktop.browser.renderer import Channel, PageRenderer
-from sparktop.browser.results import ResultPages
 from sparktop.model.snapshot import Snapshot
 from sparktop.sweep.result.store import new_file, save
 from tests.export.snapshots import snapshot

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from sparktop.model.snapshot import Snapshot
-from sparktop.ui.start import screen_of
+from sparktop.ui.app import screen_of
 from stage.rehearsal import Rehearsal
 
 TEXT = re.compile(r"<text[^>]*>([^<]*)</text>")

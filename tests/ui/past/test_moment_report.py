@@ -10,8 +10,7 @@ import pytest
 
 from sparktop.recording.player import Recording
 from sparktop.recording.replay import Replay
-from sparktop.ui.app import SparktopApp
-from sparktop.ui.start import ReplayApp
+from sparktop.ui.app import ReplayApp, SparktopApp
 from stage.rehearsal import Rehearsal
 from tests.moments.conftest import Recorded, recorded
 

@@ -13,7 +13,7 @@ from sparktop.recording.player import Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
 from sparktop.store.store import Journals
-from sparktop.ui.start import ReplayApp
+from sparktop.ui.app import ReplayApp
 from stage.rehearsal import START, Outage, Rehearsal
 from tests.ui.board import Board
 from tests.ui.pseudo_terminal import Terminal
