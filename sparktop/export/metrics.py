@@ -14,7 +14,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 from prometheus_client.core import InfoMetricFamily
 from prometheus_client.core import Metric as Family
@@ -288,57 +287,49 @@ class EventCounts:
 
 
 def page_families(
-    snapshot: Snapshot, events: Iterable[tuple[str, int]] = (), levels: Sequence[SweptLevel] = ()
+    snapshot: Snapshot, events: Iterable[tuple[str, int]] = (), levels: Named[LevelResult] = ()
 ) -> list[Family]:
     """Return all families of the page; what is unknown, or not current, has no series.
 
     `events` are numbers of events by kind, `levels` those of the newest sweep.
     """
     current = without_stale(snapshot)
-    room = _SeriesBudget(MOST_SUBJECTS)
-    backends: Named[BackendView] = room.take("backend", [(view.name, view) for view in current.backends])
-    nodes: Named[NodeView] = room.take("node", [(view.name, view) for view in current.nodes])
+    backends = _named("backend", [(view.name, view) for view in current.backends], MOST_SUBJECTS)
+    most_nodes = MOST_SUBJECTS - len(backends)
+    nodes = _named("node", [(view.name, view) for view in current.nodes], most_nodes)
     groups = [_limit_members(group) for group in current.balance]
     names = dict(zip((group.group for group in groups), group_names(groups, current.backends), strict=True))
     silent = {group.group for group in groups if _is_silent(group, current.backends)}
     heard = [(names[group.group], group) for group in groups if group.group not in silent]
     judged_groups: Named[Balance] = [
         ({**labels, "scope": "servers" if group.lanes_of is None else "cores"}, group)
-        for labels, group in room.take("group", heard)
+        for labels, group in _named("group", heard, most_nodes - len(nodes))
     ]
+    shown = len(backends) + len(nodes) + len(judged_groups)
+    left_out = len(current.backends) + len(current.nodes) + len(heard) - shown
     version = InfoMetricFamily(f"{PREFIX}{INFO.name.removesuffix('_info')}", INFO.text)
     version.add_metric((), {"version": __version__})
     alerts = _alert_labels(current, names, silent)
     return [
         version,
         *families(SELF, [({}, current)]),
-        *families((LEFT_OUT,), [({}, room.left_out)]),
+        *families((LEFT_OUT,), [({}, left_out)]),
         *families(BACKEND, backends),
         *families(GROUP, judged_groups),
         *families(NODE, nodes),
         *_without_agent(nodes, simulated=current.simulated),
         *families((ALERT,), [({}, alerts)]),
         *families((EVENTS,), [({}, events)]),
-        *families(LEVEL, [(group.labels(), group) for group in levels]),
+        *families(LEVEL, levels),
     ]
 
 
-class _SeriesBudget:
-    """Names parts of a snapshot as long as there is room for more series."""
-
-    def __init__(self, most: int) -> None:
-        self._left = most
-        self.left_out = 0
-
-    def take(self, label: str, parts: Sequence[tuple[str, Subject]]) -> list[tuple[dict[str, str], Subject]]:
-        """Return ({`label`: name}, part) for the parts that there is room for, each name once."""
-        part_by_name: dict[str, Subject] = {}
-        for name, part in parts:
-            part_by_name.setdefault(label_of(name), part)
-        kept_series = list(islice(part_by_name.items(), self._left))
-        self._left -= len(kept_series)
-        self.left_out += len(parts) - len(kept_series)
-        return [({label: name}, part) for name, part in kept_series]
+def _named(label: str, parts: Sequence[tuple[str, Subject]], most: int) -> Named[Subject]:
+    """Return ({`label`: name}, part) for the first `most` parts, each name once."""
+    part_by_name: dict[str, Subject] = {}
+    for name, part in parts:
+        part_by_name.setdefault(label_of(name), part)
+    return [({label: name}, part) for name, part in islice(part_by_name.items(), most)]
 
 
 def group_names(groups: Sequence[Balance], backends: Sequence[BackendView]) -> list[str]:
@@ -429,23 +420,19 @@ REFRESH_EVERY_S = 5.0
 """Seconds between two searches for new results."""
 
 
-class SweptLevel(Struct, frozen=True):
-    """A measured level of a sweep: its target, its place on the axis, and its result."""
+def named_level(target: str, level: LevelResult, plan_prompt: int | None) -> tuple[Labels, LevelResult]:
+    """Return a measured level with the labels that name it. Names of targets are names, not URLs.
 
-    target: str
-    result: LevelResult
-    plan_prompt: int | None
-    """The prompt length of the plan, which holds where the level has none of its own."""
-
-    def labels(self) -> dict[str, str]:
-        """Return the labels that name the level. Names of targets are names, not URLs."""
-        prompt = self.plan_prompt if self.result.pp is None else self.result.pp
-        return {
-            "target": label_of(self.target),
-            "load": self.result.point.short,
-            "prompt_tokens": "" if prompt is None else str(prompt),
-            "depth": str(self.result.depth),
-        }
+    The prompt length of the plan holds where the level has none of its own.
+    """
+    prompt = plan_prompt if level.pp is None else level.pp
+    labels = {
+        "target": label_of(target),
+        "load": level.point.short,
+        "prompt_tokens": "" if prompt is None else str(prompt),
+        "depth": str(level.depth),
+    }
+    return labels, level
 
 
 class NewestSweep:
@@ -460,10 +447,10 @@ class NewestSweep:
         self._wall = wall
         self._stamp: tuple[Path, int, int] | None = None
         self._written_at = 0.0
-        self._levels: tuple[SweptLevel, ...] = ()
+        self._levels: Named[LevelResult] = ()
 
     @property
-    def levels(self) -> tuple[SweptLevel, ...]:
+    def levels(self) -> Named[LevelResult]:
         """The levels as of the newest `refresh`; empty once the newest one is older than `KEPT_S` seconds."""
         return self._levels if self._wall() - self._written_at < KEPT_S else ()
 
@@ -486,12 +473,12 @@ class NewestSweep:
         self._written_at = newest[1] / 1e9
         # Of two levels with the same labels, the later one counts.
         levels = [
-            SweptLevel(target.name, level, result.plan.pp)
+            named_level(target.name, level, result.plan.pp)
             for target in result.targets
             for level in target.levels
             if level.error is None
         ]
-        level_by_labels = {tuple(level.labels().values()): level for level in levels}
+        level_by_labels = {tuple(labels.values()): (labels, level) for labels, level in levels}
         self._levels = tuple(level_by_labels.values())[-MOST_LEVELS:]
 
 
@@ -508,33 +495,33 @@ def _newest_result(folder: Path) -> tuple[Path, int, int] | None:
     return max(dated_results, key=lambda dated: dated[1], default=None)
 
 
-def _latency_reader(latency: str, statistic: str) -> Callable[[SweptLevel], float | None]:
+def _latency_reader(latency: str, statistic: str) -> Callable[[LevelResult], float | None]:
     """Return a function that reads a statistic of a latency, such as "p90" of "ttft_ms", in seconds."""
 
-    def read(level: SweptLevel) -> float | None:
-        value_ms: float | None = getattr(getattr(level.result, latency), statistic, None)
+    def read(level: LevelResult) -> float | None:
+        value_ms: float | None = getattr(getattr(level, latency), statistic, None)
         return None if value_ms is None else value_ms / 1000
 
     return read
 
 
-def _rate_reader(name: str) -> Callable[[SweptLevel], float | None]:
+def _rate_reader(name: str) -> Callable[[LevelResult], float | None]:
     """Return a function that reads the mean over runs of the rate `name`."""
 
-    def read(level: SweptLevel) -> float | None:
-        rate = level.result.rate(name)
+    def read(level: LevelResult) -> float | None:
+        rate = level.rate(name)
         return None if rate is None else rate.mean
 
     return read
 
 
-def _limit_word(level: SweptLevel) -> str | None:
-    limited_by = level.result.limited_by
+def _limit_word(level: LevelResult) -> str | None:
+    limited_by = level.limited_by
     kinds = {kind.value for kind in LimitKind if kind is not LimitKind.UNKNOWN}
     return limited_by.kind if limited_by is not None and limited_by.kind in kinds else None
 
 
-LEVEL: tuple[Metric[SweptLevel], ...] = (
+LEVEL: tuple[Metric[LevelResult], ...] = (
     single(
         "sweep_level_sustained_tokens_per_second",
         "Tokens over the time with 95 % of the requests in flight, of a level of the newest sweep here.",
@@ -568,12 +555,12 @@ LEVEL: tuple[Metric[SweptLevel], ...] = (
     single(
         "sweep_level_failed_requests",
         "Requests of the level that failed.",
-        lambda level: level.result.requests.failed,
+        lambda level: level.requests.failed,
     ),
     single(
         "sweep_level_doubts",
         "Warnings on the figures of the level.",
-        lambda level: len(level.result.validity),
+        lambda level: len(level.validity),
     ),
     _word_metric(
         "sweep_level_limit", "limit", "1 for what held the server back during the level.", _limit_word

@@ -52,13 +52,13 @@ def demo_servers(home: Path) -> Iterator[Path]:
 @contextmanager
 def full_page() -> Iterator[str]:
     """Yield the URL of an export page with every metric, also those of verdicts that take minutes."""
-    from sparktop.export.metrics import SweptLevel
+    from sparktop.export.metrics import named_level
 
     fetches = count(1)
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = text(snapshot(), (SweptLevel("spark-a", level(8), 512),), stuck=next(fetches)).encode()
+            body = text(snapshot(), (named_level("spark-a", level(8), 512),), stuck=next(fetches)).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))

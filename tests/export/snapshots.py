@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sparktop.agent.exposition import encode_page
 from sparktop.demo.machine import IDENTITY, node_sample
-from sparktop.export.metrics import SweptLevel, page_families
+from sparktop.export.metrics import Named, page_families
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Finding, FindingKind, Progress, ProgressView, Severity
 from sparktop.model.failure import Failure, FailureKind
@@ -29,6 +29,7 @@ from sparktop.model.snapshot import (
     Snapshot,
     SpeedState,
 )
+from sparktop.sweep.result.results import LevelResult
 
 NOW = datetime(2026, 1, 15, 9, 0, 0, tzinfo=UTC)
 MODEL = "openai/gpt-oss-120b"
@@ -128,7 +129,7 @@ def snapshot(**more: object) -> Snapshot:
     return Snapshot(NOW, 100.0, 1.0, 2.0, **{**parts, **more})  # type: ignore[arg-type]  # fields of Snapshot
 
 
-def text(found: Snapshot, levels: tuple[SweptLevel, ...] = (), stuck: int = 3) -> str:
+def text(found: Snapshot, levels: Named[LevelResult] = (), stuck: int = 3) -> str:
     """Return the page; `stuck` is the number of events of the kind "stuck"."""
     families = page_families(found, [("stuck", stuck)], levels)
     return encode_page(lambda: families).decode()

@@ -292,11 +292,11 @@ def test_old_and_damaged_results_have_no_series(tmp_path: Path) -> None:
     stored(tmp_path, "new.json", result(level(8)), 990.0)
     stored(tmp_path, "old.json", result(level(1), level(2)), 500.0)
     sweep.refresh()
-    assert [one.result.concurrency for one in sweep.levels] == [8]
+    assert [level.concurrency for _, level in sweep.levels] == [8]
     (tmp_path / "damaged.json").write_text("{")
     os.utime(tmp_path / "damaged.json", (999.0, 999.0))
     sweep.refresh()
-    assert [one.result.concurrency for one in sweep.levels] == [8]
+    assert [level.concurrency for _, level in sweep.levels] == [8]
     now[0] += KEPT_S
     assert sweep.levels == ()
 

@@ -48,9 +48,9 @@ def queries() -> Iterator[tuple[str, str]]:
 
 def known_names() -> set[str]:
     """Return the names of all metrics that export and agent can have, from full pages."""
-    from sparktop.export.metrics import SweptLevel
+    from sparktop.export.metrics import named_level
 
-    pages = text(snapshot(), (SweptLevel("t", level(8), 512),))
+    pages = text(snapshot(), (named_level("t", level(8), 512),))
     body = node_page(IDENTITY, node_sample(100.0, 1.0))
     return set(re.findall(r"^(sparktop_\w+)[ {]", pages + body.decode(), re.MULTILINE))
 
