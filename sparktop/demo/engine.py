@@ -123,7 +123,7 @@ class EngineServer:
         completion = read_completion(body, chat=is_chat, max_model_len=self._profile.max_model_len)
         answer, reply = self._submit(completion)
         try:
-            if completion.stream:
+            if body.stream:
                 return await self._stream(request, answer, reply)
             return web.json_response(reply.whole(await _wait_for_end(answer)))
         finally:
@@ -146,7 +146,7 @@ class EngineServer:
             len(asked.prompt),
             tokens,
             EndReason.STOP if stops else EndReason.LENGTH,
-            block_hashes((*asked.prompt, *reply.token_ids), profile.block_tokens, asked.cache_salt),
+            block_hashes((*asked.prompt, *reply.token_ids), profile.block_tokens, asked.body.cache_salt),
         )
         try:
             answer = self.live.submit(request)
@@ -159,7 +159,7 @@ class EngineServer:
 
         With `ignore_eos`, the answer has `max_tokens` tokens and no stop token.
         """
-        if request.ignore_eos:
+        if request.body.ignore_eos:
             return request.max_tokens, False
         chance = self._random.lognormvariate(0.0, _SPREAD)
         natural = max(request.min_tokens, 1, round(_USUAL_ANSWER_TOKENS * chance))
@@ -175,7 +175,8 @@ class EngineServer:
             if ended is None:
                 continue
             if ended.ok:
-                usage = reply.usage_chunk(ended) if reply.asked.include_usage else b""
+                wants_usage = (reply.asked.body.stream_options or {}).get("include_usage")
+                usage = reply.usage_chunk(ended) if wants_usage else b""
                 await response.write(usage + DONE)
                 await response.write_eof()
             elif request.transport is not None:

@@ -19,8 +19,6 @@ from sparktop.model.text import clean
 BAD_REQUEST, NOT_FOUND = 400, 404
 _COMPLETION_TOKENS = 16
 """Tokens that /v1/completions generates when max_tokens is not given (the API's own default)."""
-_MOST_SALT = 1024
-"""Characters of a cache salt that count."""
 
 
 class RefusedError(Exception):
@@ -44,22 +42,6 @@ class RefusedError(Exception):
         """Return the JSON object of the error response."""
         error = {"message": str(self), "type": self.kind, "param": self.param, "code": self.status}
         return {"error": error}
-
-
-class CompletionRequest(Struct, frozen=True):
-    """A parsed completion request."""
-
-    chat: bool
-    prompt: tuple[int, ...]
-    """Token ids of the prompt."""
-    max_tokens: int
-    min_tokens: int = 0
-    ignore_eos: bool = False
-    stream: bool = False
-    include_usage: bool = False
-    return_token_ids: bool = False
-    cache_salt: str | None = None
-    seed: int | None = None
 
 
 class ChatMessage(Struct, frozen=True):
@@ -96,6 +78,17 @@ class RequestBody(Struct, frozen=True):
     return_token_ids: bool | None = None
     cache_salt: str | None = None
     seed: int | None = None
+
+
+class CompletionRequest(Struct, frozen=True):
+    """A completion request that can be served."""
+
+    body: RequestBody
+    chat: bool
+    prompt: tuple[int, ...]
+    """Token ids of the prompt."""
+    max_tokens: int
+    min_tokens: int
 
 
 def read_body(body: bytes) -> RequestBody:
@@ -164,18 +157,8 @@ def read_completion(body: RequestBody, *, chat: bool, max_model_len: int) -> Com
         raise _parameter_error("max_tokens", max_tokens, f"max_tokens must be at least 1, got {max_tokens}.")
     if body.n not in {None, 1}:
         raise RefusedError("the simulated engine gives one choice: n must be 1", param="n")
-    return CompletionRequest(
-        chat=chat,
-        prompt=prompt,
-        max_tokens=max_tokens,
-        min_tokens=min(max_tokens, max(0, body.min_tokens or 0)),
-        ignore_eos=bool(body.ignore_eos),
-        stream=bool(body.stream),
-        include_usage=bool((body.stream_options or {}).get("include_usage")),
-        return_token_ids=bool(body.return_token_ids),
-        cache_salt=body.cache_salt and body.cache_salt[:_MOST_SALT],
-        seed=body.seed,
-    )
+    min_tokens = min(max_tokens, max(0, body.min_tokens or 0))
+    return CompletionRequest(body, chat, prompt, max_tokens, min_tokens)
 
 
 def _parameter_error(name: str, value: int, message: str) -> RefusedError:
@@ -205,7 +188,7 @@ class TokenReply(Struct):
 
     def __post_init__(self) -> None:
         """Choose the words of the answer, at random or by the request's seed, which repeats it."""
-        seed = self.request_id if self.asked.seed is None else self.asked.seed
+        seed = self.request_id if self.asked.body.seed is None else self.asked.body.seed
         self._words = answer_words(seed, self.output_tokens - self.stops)
         self.token_ids = [_token_id(word) for word in self._words]
         if self.stops:
@@ -223,7 +206,7 @@ class TokenReply(Struct):
         is_first, self.written = self.written, self.written + tokens
         text, ids = "".join(self._words[is_first : self.written]), self.token_ids[is_first : self.written]
         reason = self._finish_reason() if last else None
-        prompt = {"prompt_token_ids": list(self.asked.prompt)} if self.asked.return_token_ids else {}
+        prompt = {"prompt_token_ids": list(self.asked.prompt)} if self.asked.body.return_token_ids else {}
         if not self.asked.chat:
             return self._sse_event(
                 self._choice_fields({"text": text, **({} if is_first else prompt)}, ids, reason)
@@ -253,7 +236,7 @@ class TokenReply(Struct):
         choice = self._choice_fields(content, self.token_ids, self._finish_reason())
         body = self._top_fields("chat.completion" if self.asked.chat else "text_completion")
         body |= {"choices": [choice], "usage": self._usage_fields(ended)}
-        if self.asked.return_token_ids:
+        if self.asked.body.return_token_ids:
             holder = body if self.asked.chat else choice
             holder["prompt_token_ids"] = list(self.asked.prompt)
         return body
@@ -271,7 +254,7 @@ class TokenReply(Struct):
 
     def _choice_fields(self, choice: dict[str, Any], ids: list[int], reason: str | None) -> dict[str, Any]:
         event = {"index": 0, **choice, "logprobs": None, "finish_reason": reason, "stop_reason": None}
-        return event | ({"token_ids": ids} if self.asked.return_token_ids else {})
+        return event | ({"token_ids": ids} if self.asked.body.return_token_ids else {})
 
     def _usage_fields(self, ended: RequestEnded) -> dict[str, Any]:
         prompt, generated = len(self.asked.prompt), ended.generated_tokens or 0
