@@ -178,23 +178,23 @@ def _clean_value(value: Decoded, most_items: int, longest_name: int, longest: in
     if type(value) is str:  # as most are
         return cast("Decoded", clean(value, longest))
     result: Any = value
-    if value is None or isinstance(value, Enum):  # an enumeration, also of texts, has known values only
+    if isinstance(value, msgspec.Struct):
+        result = _clean_fields(value, most_items, longest_name)
+    elif isinstance(value, tuple):
+        items = tuple([_clean_value(item, most_items, longest_name, longest_name) for item in value])
+        result = value if all(map(operator.is_, items, value)) else items
+    elif value is None or isinstance(value, Enum):  # an enumeration, also of texts, has known values only
         return value
-    if isinstance(value, int | float):
+    elif isinstance(value, int | float):
         if not -LARGEST <= value <= LARGEST:
             raise WireError(FailureKind.MALFORMED, "the agent's answer holds a number that is not a reading")
     elif isinstance(value, datetime):
         result = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-    elif isinstance(value, tuple):
-        items = tuple([_clean_value(item, most_items, longest_name, longest_name) for item in value])
-        result = value if all(map(operator.is_, items, value)) else items
     elif isinstance(value, Mapping):
         result = {
             clean(key, longest_name): _clean_value(item, most_items, longest_name, longest_name)
             for key, item in value.items()
         }
-    elif isinstance(value, msgspec.Struct):
-        result = _clean_fields(value, most_items, longest_name)
     return cast("Decoded", result)
 
 
@@ -206,7 +206,7 @@ def _clean_fields(record: Any, most_items: int, longest_name: int) -> Any:  # no
         value = getattr(record, name)
         if value is None or (type(value) in _NUMBERS and -LARGEST <= value <= LARGEST):  # as most are
             continue
-        if isinstance(value, tuple | Mapping):
+        if type(value) is not str and isinstance(value, tuple | Mapping):
             if len(value) > MOST.get(f"{kind}.{name}", most_items):
                 message = f"{kind}.{name} has {len(value)} entries: too many"
                 raise WireError(FailureKind.TOO_LARGE, message)

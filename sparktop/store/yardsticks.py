@@ -48,6 +48,8 @@ class YardstickBases:
         self._nodes, self._models = nodes, models
         self._setups: dict[_Key, list[PastSetup]] = {}
         self._published: tuple[PublishedRates, ...] = ()
+        self._published_for: dict[tuple[str | None, ...], tuple[PublishedRates, ...]] = {}
+        """Those of an engine and model on machines with these GPUs: they are looked for at each poll."""
         self._bases: dict[str, YardstickBasis] = {}
         """As of the newest poll of each backend whose model is known."""
         self._busy_since: dict[str, float] = {}
@@ -62,6 +64,7 @@ class YardstickBases:
                 self._keep_best(replace(setup, bests=()), best)
         by_source = {rates.source: rates for rates in (*self._published, *published)}
         self._published = tuple(by_source.values())
+        self._published_for.clear()
 
     def take_changed(self) -> tuple[PastSetup, ...]:
         """Return the setups of all servers whose bests changed since the last call."""
@@ -175,14 +178,17 @@ class YardstickBases:
             if sample is not None
             for gpu in sample.gpus
         ]
-
-        def is_of_this(rates: PublishedRates) -> bool:
-            if (rates.engine, rates.machines) != (view.engine, len(view.nodes)):
-                return False
-            is_same_gpu = bool(gpus) and all(rates.machine.lower() in gpu for gpu in gpus)
-            return is_same_gpu and are_same_model(rates.model, view.model or "")
-
-        return tuple(filter(is_of_this, self._published))
+        key = (view.engine, view.model, f"{len(view.nodes)}", *gpus)
+        if key not in self._published_for:
+            self._published_for[key] = tuple(
+                rates
+                for rates in self._published
+                if (rates.engine, rates.machines) == (view.engine, len(view.nodes))
+                and gpus
+                and all(rates.machine.lower() in gpu for gpu in gpus)
+                and are_same_model(rates.model, view.model or "")
+            )
+        return self._published_for[key]
 
 
 def _address(url: str) -> str:
