@@ -7,6 +7,7 @@ import re
 from collections import Counter
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.balance import Balance, BalanceWord, balance_cost, balances_read_first
 from sparktop.model.event import Alert, Severity, condition_of, kind_of
@@ -214,8 +215,8 @@ def _verdict_of_queues(queueing: list[BackendView], *, alone: bool) -> Summary:
 def _verdict_of_states(snapshot: Snapshot) -> Summary:
     """Return the verdict where nothing is wrong: how many servers have which state, and what is noteworthy.
 
-    The order: a sweep, a slow router, a balance that is not known or in doubt, a host without a server, and
-    that all is well.
+    The order: a sweep, a slow router, a balance that is not known or in doubt, a host without a server, an
+    alert that is a remark, and that all is well.
     """
     backends = snapshot.backends
     order = list(BackendState)
@@ -225,23 +226,37 @@ def _verdict_of_states(snapshot: Snapshot) -> Summary:
     groups = [balance for balance in snapshot.balance if balance.within is None]
     swept = [balance for balance in groups if balance.in_sweep]
     if swept or any(view.in_sweep for view in backends):
-        swung = next((balance for balance in balances_read_first(swept) if balance.word.bad), None)
-        if swung is None:
-            return Summary(Severity.INFO, line, line)
-        # The sweep may load another target than the group's router, which is not named.
-        of_group = f" of {swung.group}" if len(groups) > 1 else ""
-        return Summary(Severity.INFO, f"{line}; balance{of_group} during the sweep: {swung.word.value}", line)
+        return _verdict_in_sweep(swept, line, several=len(groups) > 1)
     for router in snapshot.routers:
         if router.slow is not None and router.failure is None:
             return Summary(Severity.INFO, f"{router.name} is slow: {router.slow}", f"{router.name} is slow")
     unsettled = [balance for balance in groups if _is_unsettled(balance)]
+    remark = next((alert for alert in snapshot.alerts if alert.severity is Severity.INFO), None)
     if unsettled and any(view.running for view in backends):
         # What has too few requests lasts, and nothing is wrong: whatever else there is to say comes first.
-        return _verdict_of_doubt(min(unsettled, key=lambda balance: balance.too_few), line, is_calm=is_calm)
+        doubt = min(unsettled, key=lambda balance: balance.too_few)
+        if remark is None or doubt.word_now.bad or not doubt.too_few:
+            return _verdict_of_doubt(doubt, line, is_calm=is_calm)
+    if remark is not None and not snapshot.searching:
+        told = _verdict_of_alert(remark, snapshot)
+        return replace(told, words=f"{line}; {told.words}")
     if is_calm and not snapshot.searching:
         return Summary(None, f"all well: {line}", "all well")
     missing = f"no server found on {', '.join(snapshot.searching)} yet" if snapshot.searching else ""
     return Summary(Severity.INFO, f"{line}; {missing}" if missing else line, missing or line)
+
+
+def _verdict_in_sweep(swept: list[Balance], line: str, *, several: bool) -> Summary:
+    """Return the verdict on servers in the states `line` during a sweep, and on the groups that it loads.
+
+    `several` is whether there are several groups.
+    """
+    swung = next((balance for balance in balances_read_first(swept) if balance.word.bad), None)
+    if swung is None:
+        return Summary(Severity.INFO, line, line)
+    # The sweep may load another target than the group's router, which is not named.
+    of_group = f" of {swung.group}" if several else ""
+    return Summary(Severity.INFO, f"{line}; balance{of_group} during the sweep: {swung.word.value}", line)
 
 
 def _is_unsettled(balance: Balance) -> bool:

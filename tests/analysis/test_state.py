@@ -244,6 +244,19 @@ def test_without_an_alert_the_states_are_counted(
     assert (found.severity, found.words) == (severity, words)
 
 
+@pytest.mark.parametrize(
+    "balance", [(), (replace(SWING, word=BalanceWord.UNKNOWN, word_now=BalanceWord.UNKNOWN, too_few=True),)]
+)
+def test_a_remark_is_said_in_place_of_all_well(balance: tuple[Balance, ...]) -> None:
+    """What an alert of the least severity says of a busy server is beside the states."""
+    busy = BackendView("a", "http://a:1", "g", state=BackendState.BUSY, running=3.0)
+    remark = replace(
+        alert("backend:a:draft-length", message="drafts cost 44 % (likely)"), severity=Severity.INFO
+    )
+    found = shown(remark, balance=balance, backends=(busy,))
+    assert (found.severity, found.words) == (Severity.INFO, "1 busy; a: drafts cost 44 % (likely)")
+
+
 def test_a_failed_poll_and_an_empty_board_are_said() -> None:
     """A failed poll is named before its alert, and a board without servers says that none was found."""
     failure = Failure(FailureKind.REFUSED, "connection refused", 1.0)
