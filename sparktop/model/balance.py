@@ -272,7 +272,7 @@ class Balance(Struct, frozen=True):
     lost_before_s: float | None = None
     """Age of `lost_before_percent` in seconds."""
     lost_estimate_percent: float | None = None
-    """As `lost_percent`, however uncertain; shown with its error where that is at most half of it."""
+    """As `lost_percent`, however uncertain; shown with its error where that is smaller."""
     lost_error_points: float | None = None
     """By how many percentage points `lost_estimate_percent` may be off: two standard errors of the slope, and
     how much longer prompts may take that no longer arrive together."""
@@ -373,12 +373,12 @@ class Balance(Struct, frozen=True):
     def lost_words(self) -> str:
         """Percent of throughput lost, with an error above 3 points: "31 %", "33 ± 5 %"; "" if unknown.
 
-        It is unknown, too, where the error is more than half of it.
+        It is unknown, too, where the error is as large: nothing may be lost.
         """
         if self.lost_percent is not None:
             return "<1 %" if self.lost_percent < _WORTH_PERCENT else f"{self.lost_percent:.0f} %"
         lost, error = self.lost_estimate_percent, self.lost_error_points
-        return "" if lost is None or error is None or error > lost / 2 else f"{lost:.0f} ± {error:.0f} %"
+        return "" if lost is None or error is None or error >= lost else f"{lost:.0f} ± {error:.0f} %"
 
     @property
     def poll_s(self) -> float | None:

@@ -214,8 +214,9 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
     generated. Where requests arrive together now, equal loads may leave them fewer prompts to share a step
     with. How much longer prompts then take depends on the model: as long as now if a step costs the same for
     each prompt token, several times as long if it reads weights once for all: an even split of what comes
-    together over n servers takes up to n times as long, and chance scatters it further. The share is the
-    middle of both ends, and the error includes them.
+    together over n servers takes up to n times as long. The share is the middle of both ends, and the error
+    includes them. Answers that end one by one scatter it further, to one prompt a step at most: the geometric
+    mean of both bounds the share from below, `within`.
     """
     if step is None or not slots:
         return None
@@ -226,21 +227,19 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
     even = _batches(grid, slots, limits, is_even=True)
     together = _bunching(grid)
     apart = max(math.sqrt(together), min(float(len(grid.loads)), together**2))
-    ends: list[tuple[float, float]] = []
+    alone = max(apart, math.sqrt(apart * together))
+    ends: list[tuple[float, ...]] = []
     for errors in (0.0, -_ERRORS, _ERRORS):
         line = with_slope(step, errors)
         prompt_s = _prompt_seconds(in_window, line, made_tps * len(filled))
         now_tps = _sum_of_tps(now, line, prompt_s)
-        ends.append(
-            (
-                1 - now_tps / _sum_of_tps(even, line, prompt_s),
-                1 - now_tps / _sum_of_tps(even, line, prompt_s * apart),
-            )
-        )
-    alike, apart_too = ends[0]
+        times = (prompt_s, prompt_s * apart, prompt_s * alone)
+        ends.append(tuple(1 - now_tps / _sum_of_tps(even, line, time) for time in times))
+    alike, apart_too, alone_too = ends[0]
     share = (alike + apart_too) / 2
-    error = max(abs(end - share) for pair in ends for end in pair)
-    return Lost(max(0.0, share), error, by_prompts=abs(alike - share) > error / 2)
+    error = max(abs(end - share) for *two, _ in ends for end in two)
+    within = max(error, share - alone_too)
+    return Lost(max(0.0, share), error, within, by_prompts=abs(alike - share) > error / 2)
 
 
 class Lost(NamedTuple):
@@ -249,7 +248,9 @@ class Lost(NamedTuple):
     share: float
     """0 to 1."""
     error: float
-    """By how much `share` may be off."""
+    """By how much `share` may be off if an even split only divides what comes together."""
+    within: float
+    """The same if requests also come more singly than now, as they do once their answers end one by one."""
     by_prompts: bool
     """Whether this is mostly so because nobody knows how prompts would share steps under an even split."""
 
