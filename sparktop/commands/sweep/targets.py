@@ -28,6 +28,7 @@ from sparktop.sources.router import RouterSource
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.watched_targets import engine_target, others_load, router_target, strangers
+from sparktop.sweep.run.preparation import beyond_all_contexts
 from sparktop.watch.discovery import discover, parse_target, shortened_message
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.state_files import announced_loads
@@ -38,6 +39,8 @@ _ROUTER_DEADLINE_S = 3.0
 """Seconds for the poll that tells a router from a server."""
 _GLANCE_S = 3.0
 """Longest wait in seconds for the servers' pages before the first request."""
+_CONTEXT_S = 1.5
+"""Longest wait in seconds for their context lengths, which come with the next poll; some have none."""
 
 
 _Server = BackendTarget | RouterTarget
@@ -246,7 +249,8 @@ def ask_first(plan: Plan, watch: Watch, *, is_sure: bool) -> Snapshot:
     what the servers reported: each was polled once.
 
     Raises:
-        UsageError: the answer is no, or there is no terminal to ask whether a stranger may be loaded.
+        UsageError: no server takes what is to be sent, the answer is no, or there is no terminal to ask
+            whether a stranger may be loaded.
     """
     parts = []
     can_ask = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
@@ -256,6 +260,8 @@ def ask_first(plan: Plan, watch: Watch, *, is_sure: bool) -> Snapshot:
         if not can_ask:
             raise UsageError(f"{parts[0]}; say --yes to put load on it")
     snapshot = asyncio.run(_poll_once(watch))
+    if plan.capacity is None and (reason := beyond_all_contexts(plan, snapshot)) is not None:
+        raise UsageError(f"nothing can be measured: {reason}")
     if lines := others_load(plan, snapshot, announced_loads()):
         others = f"{'; '.join(clean(line, 200) for line in lines)}: others' load distorts the figures"
         if is_sure or not can_ask:
@@ -278,9 +284,15 @@ async def _poll_once(watch: Watch) -> Snapshot:
     await monitor.start()
     try:
         await wait_for(lambda: _have_answered(store), _GLANCE_S, asyncio.Event())
+        await wait_for(lambda: _have_said_context(store), _CONTEXT_S, asyncio.Event())
     finally:
         await monitor.stop()
     return store.snapshot()
+
+
+def _have_said_context(store: Store) -> bool:
+    views = store.snapshot().backends
+    return all(view.failure is not None or view.max_model_len is not None for view in views)
 
 
 def _have_answered(store: Store) -> bool:

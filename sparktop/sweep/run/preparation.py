@@ -368,6 +368,16 @@ def beyond_context(plan: Plan, length: int, views: Iterable[BackendView]) -> str
     return None
 
 
+def beyond_all_contexts(plan: Plan, snapshot: Snapshot) -> str | None:
+    """Return why no target takes any of a plan's prompt lengths, by what its servers report; else None."""
+    reasons = [
+        beyond_context(plan, length, _server_views(target, snapshot))
+        for target in plan.targets
+        for length in plan.lengths
+    ]
+    return None if plan.longest or None in reasons else next(iter(reasons), None)
+
+
 def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int | None:
     """Return the smallest context length in tokens that the servers in `views` report.
 

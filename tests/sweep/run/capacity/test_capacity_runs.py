@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.load import LoadKind
-from sparktop.model.snapshot import BackendView
+from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.formats.written import capacity_text
 from sparktop.sweep.plan.capacity import (
@@ -26,11 +26,11 @@ from sparktop.sweep.plan.capacity import (
     with_fitting_conversations,
 )
 from sparktop.sweep.plan.conversations import ConversationPreset, Draw
-from sparktop.sweep.plan.plan import Capacity, SweepTarget
+from sparktop.sweep.plan.plan import Capacity, Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, capacity_result, drift_of
 from sparktop.sweep.run.judgement import LoadVerdict, judge
-from sparktop.sweep.run.preparation import beyond_context
+from sparktop.sweep.run.preparation import beyond_all_contexts, beyond_context
 from sparktop.sweep.run.progress import Notice, PlanFitted, ResultChanged, SweepEvent
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.view.capacity import answer_words
@@ -114,6 +114,21 @@ async def test_a_search_that_ends_early_keeps_what_was_found(*, server_ends: boo
 
 
 TARGETS = (SweepTarget("spark-a", "http://127.0.0.1:1"),)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "longest", "refused"),
+    [((9000,), False, True), ((9000, 64), False, False), ((9000,), True, False)],
+)
+def test_a_plan_of_which_no_server_takes_a_prompt_is_known_before(
+    lengths: tuple[int, ...], *, longest: bool, refused: bool
+) -> None:
+    """By what the servers reported; not where one length fits, or the longest that does is searched for."""
+    plan = Plan(TARGETS, prompt_lengths=lengths, longest=longest)
+    view = BackendView("spark-a", "http://127.0.0.1:1", "g", max_model_len=4_096)
+    assert (
+        beyond_all_contexts(plan, Snapshot(datetime.now(UTC), 1.0, 1.0, 2.0, backends=(view,))) is not None
+    ) == refused
 
 
 def test_what_the_user_chose_stays() -> None:
