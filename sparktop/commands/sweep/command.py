@@ -29,7 +29,6 @@ from sparktop.sweep.terms.definitions import LEAST_S, MOST_S, MOST_TOKENS
 
 if TYPE_CHECKING:
     from sparktop.model.targets import SweepSpec
-    from sparktop.sweep.plan.plan import Plan
 
 
 FORMATS = ("json", "md", "html", "csv", "svg", "llama-benchy", "post")
@@ -327,6 +326,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.logfile import open_log
     from sparktop.model.load import LoadMode
     from sparktop.model.targets import GuardLimits, Watch
+    from sparktop.sweep.formats.exports import check_llama_benchy
     from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
     from sparktop.sweep.result.store import earlier_results, sweeps_folder
     from sparktop.sweep.run.forecast import plan_line
@@ -351,8 +351,8 @@ def run(arguments: argparse.Namespace) -> int:
     texts = [*arguments.targets, *arguments.target]
     targets, watch = asked_targets(texts, arguments.api_key_env, arguments.model, watch, spec.targets)
     plan = replace(plan, targets=targets)
-    if form == "llama-benchy":
-        _check_llama_benchy(plan)
+    if form == "llama-benchy":  # before anything is sent
+        check_llama_benchy(plan.kind, [target.name for target in targets])
     snapshot = ask_first(plan, watch, is_sure=arguments.yes)
     tell(plan_line(plan, earlier_results(sweeps_folder(os.environ), _EARLIER), snapshot))
     return make(plan, watch, form, output)
@@ -366,19 +366,6 @@ def _list_presets(configured: Sequence[SweepSpec]) -> int:
     width = max(map(len, presets))
     write_out("".join(f"{name:<{width}}  {preset_line(preset)}\n" for name, preset in presets.items()))
     return 0
-
-
-def _check_llama_benchy(plan: Plan) -> None:
-    """Check that llama-benchy's JSON can hold the result of a plan, before anything is sent.
-
-    Raises:
-        UsageError: it cannot; the message says why.
-    """
-    from sparktop.sweep.formats.exports import check_axis  # late: --help needs no formats
-
-    if len(plan.targets) > 1:
-        raise UsageError("--format llama-benchy holds one target: sweep one, or choose json")
-    check_axis(plan.kind)
 
 
 def spec_of(arguments: argparse.Namespace) -> SweepSpec:

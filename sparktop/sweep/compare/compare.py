@@ -232,12 +232,18 @@ def compare(
     published = {a_series.name: a_series.source for a_series in series if a_series.published}
     slots = {a_series.name: a_series.slots for a_series in series}
     table = _Table(levels, floors, baseline, published, slots)
-    rows = [row for metric in METRICS.values() for row in _metric_rows(table, metric)]
+    rows = [
+        _row_at_load(table, metric, load, ranked)
+        for metric in METRICS.values()
+        for load, ranked in table.ranked[metric.name].items()
+    ]
+    # Targets of different sources may differ in more than the target.
+    is_one_source = len({published.get(a_series.name) for a_series in series}) == 1
     metrics = {row.metric for row in rows}
     return ComparisonResult(
         baseline=baseline,
         rows=tuple(rows),
-        crossovers=tuple(_crossovers_by_source(table, rows)),
+        crossovers=tuple(_crossovers(rows)) if is_one_source else (),
         notes=tuple(notes_of(series, rows, pair)),
         definitions=definitions_of(series, metrics),
         noise_floor_percent={name: floor for name, floor in floors.items() if name in metrics},
@@ -352,12 +358,6 @@ class _Table(Struct):
         return Change() if untested is None else Change(percent=untested.percent)
 
 
-def _metric_rows(table: _Table, metric: Metric) -> Iterator[ComparisonRow]:
-    """Yield the rows of a metric, one for each load that two targets or more have."""
-    for load, ranked in table.ranked[metric.name].items():
-        yield _row_at_load(table, metric, load, ranked)
-
-
 def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[str]) -> ComparisonRow:
     """Return the row of a metric under one load; `ranked` has the targets, the best first."""
     figures = table.figures(metric.name, load)
@@ -446,16 +446,7 @@ def _is_untested_noise(change: Change, floor_percent: float) -> bool:
     return change.significant is None and abs(math.log1p(percent / 100)) <= math.log1p(floor_percent / 100)
 
 
-def _crossovers_by_source(table: _Table, rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
-    """Yield crossovers: pairs of levels between which the winner of a metric changes.
-
-    There is none between targets of different sources, which may differ in more than the target.
-    """
-    if len({table.published.get(name) for name in table.levels}) == 1:
-        yield from _find_crossovers(rows)
-
-
-def _find_crossovers(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
+def _crossovers(rows: Sequence[ComparisonRow]) -> Iterator[Crossover]:
     """Yield a crossover for each change of the winner between two levels with the same metric and lengths.
 
     Levels without a winner are skipped, and so are changes where either winner lacks a value at a level.

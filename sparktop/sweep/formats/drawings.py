@@ -6,7 +6,7 @@ Curves of SVG have 95 % confidence intervals and the name of the target at their
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from msgspec.structs import replace
@@ -59,12 +59,7 @@ def by_load(series: Sequence[LevelSeries]) -> tuple[list[LevelSeries], str]:
         )
         return [replace(a, levels=tuple(levels)) for a, levels in zip(series, moved, strict=True)], LENGTH
     parts = [part for a_series in series for text in by_text(a_series) for part in _by_length(text)]
-    return parts, axis_title(level.load.point.kind for level in levels)
-
-
-def axis_title(kinds: Iterable[LoadKind]) -> str:
-    """Return the title of the horizontal axis for levels of these kinds: that of the first."""
-    return next(iter(kinds), LoadKind.CONCURRENCY).amount
+    return parts, (levels[0].load.point.kind if levels else LoadKind.CONCURRENCY).amount
 
 
 def _over_depths(series: LevelSeries) -> Iterator[LevelSeries]:

@@ -181,11 +181,7 @@ def to_llama_benchy(result: SweepResult) -> str:
     Raises:
         UsageError: there are several targets, or levels are not numbers of requests at once.
     """
-    check_axis(result.plan.load)
-    if len(result.targets) != 1:
-        names = ", ".join(target.name for target in result.targets) or "none"
-        limit_words = f"llama-benchy's JSON holds one target, this sweep has {names}"
-        raise UsageError(f"{limit_words}: choose one with --target NAME")
+    check_llama_benchy(result.plan.load, [target.name for target in result.targets])
     (target,) = result.targets
     levels = target.in_order()
     values = {
@@ -201,12 +197,15 @@ def to_llama_benchy(result: SweepResult) -> str:
     return json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def check_axis(kind: LoadKind) -> None:
-    """Check that llama-benchy's JSON can hold levels of this kind.
+def check_llama_benchy(kind: LoadKind, names: Sequence[str]) -> None:
+    """Check that llama-benchy's JSON can hold levels of this kind, of the targets with these names.
 
     Raises:
-        UsageError: it has no field for their points.
+        UsageError: it has no field for their points, or holds one target.
     """
+    if len(names) != 1:
+        limit_words = f"llama-benchy's JSON holds one target, this sweep has {', '.join(names) or 'none'}"
+        raise UsageError(f"{limit_words}: choose one (sparktop report --target NAME), or json")
     if kind is not LoadKind.CONCURRENCY:
         amount = LoadKind.CONCURRENCY.amount
         raise UsageError(f"llama-benchy's JSON holds {amount}, not {kind.amount}: choose json, csv or md")

@@ -91,27 +91,22 @@ def parse_pattern(text: str) -> Pattern:
     return shape
 
 
-def parse_rates(text: str) -> tuple[LoadPoint, ...]:
+def rates_or_auto(text: str) -> tuple[LoadPoint, ...]:
     """Return the rates of a list such as "0.5,1,2" or "0.5..4" (one level whose rate rises).
+
+    For "auto", the search for the highest, there is no rate.
 
     Raises:
         UsageError: a part is not a rate in requests per second within `LEAST_RATE` and `MOST_RATE`, or stands
             twice.
     """
+    if text.strip() == AUTO:
+        return ()
     rates = tuple(_parse_rate(part.strip()) for part in text.split(","))
     twice = next((rate for number, rate in enumerate(rates) if rate in rates[:number]), None)
     if twice is not None:
         raise UsageError(f"{twice.words} stands twice")
     return rates
-
-
-def rates_or_auto(text: str) -> tuple[LoadPoint, ...]:
-    """Return the rates of a list as `parse_rates` does, and no rate for "auto", the search for the highest.
-
-    Raises:
-        UsageError: as `parse_rates`.
-    """
-    return () if text.strip() == AUTO else parse_rates(text)
 
 
 def _parse_rate(text: str) -> LoadPoint:

@@ -13,7 +13,7 @@ from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.sweep.plan.arrivals import (
     due_times,
     parse_pattern,
-    parse_rates,
+    rates_or_auto,
 )
 
 POISSON = parse_pattern("poisson")
@@ -59,15 +59,15 @@ def test_a_rising_rate_rises_evenly() -> None:
 
 def test_rates_are_parsed() -> None:
     """A list of rates may hold one that rises."""
-    assert parse_rates("0.5, 1,2") == tuple(LoadPoint(LoadKind.RATE, one) for one in (0.5, 1.0, 2.0))
-    assert parse_rates("0.5..4") == (LoadPoint(LoadKind.RATE, 0.5, 4.0),)
+    assert rates_or_auto("0.5, 1,2") == tuple(LoadPoint(LoadKind.RATE, one) for one in (0.5, 1.0, 2.0))
+    assert rates_or_auto("0.5..4") == (LoadPoint(LoadKind.RATE, 0.5, 4.0),)
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1e9", "nan", "inf", "", "1,,2", "1..", "..2", "fast"])
 def test_what_is_no_rate_is_refused(text: str) -> None:
     """Zero, negative, huge and not numeric rates are refused."""
     with pytest.raises(UsageError, match="is not a rate: write requests per second from"):
-        parse_rates(text)
+        rates_or_auto(text)
 
 
 def test_patterns_are_parsed() -> None:
