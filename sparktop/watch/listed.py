@@ -283,9 +283,8 @@ def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     with suppress(OSError, UnicodeDecodeError):
         default_file = _read_file(home / CLUSTERS / ".default", MOST_TABLE_BYTES)
         default_name = default_file.decode().partition("\n")[0].strip()
-    cluster_files = _read_tables(home / CLUSTERS, problems, first=default_name)
-    clusters = {file.path.stem: file.table for file in cluster_files}
-    jobs = [file.table for file in sorted(_read_tables(folder, problems), key=_started_s, reverse=True)]
+    clusters = _read_tables(home / CLUSTERS, problems, first=default_name)
+    jobs = sorted(_read_tables(folder, problems).values(), key=_started_s, reverse=True)
     backends: dict[str, BackendTarget] = {}
     for job in jobs:
         target = _job_server(job)
@@ -305,34 +304,24 @@ def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     return Listed(tuple(backends.values()), nodes, default, tuple(problems))
 
 
-class _TableFile(Struct, frozen=True):
-    """A YAML file that holds a table."""
-
-    path: Path
-    changed_s: float
-    """Time of its last change in seconds since 1970."""
-    table: Mapping[str, object]
-
-
-def _read_tables(folder: Path, problems: list[str], *, first: str = "") -> list[_TableFile]:
-    """Return the newest YAML files of a folder, newest first.
+def _read_tables(folder: Path, problems: list[str], *, first: str = "") -> dict[str, Mapping[str, object]]:
+    """Return the tables in the newest YAML files of a folder, by name without the ending, newest first.
 
     The file named `first` comes before all others. What is left out, and each file that cannot be used, adds
     to `problems`.
     """
-    result: list[_TableFile] = []
+    result: dict[str, Mapping[str, object]] = {}
     paths = [path for path in folder.glob("*.yaml") if not path.name.endswith(_MANIFEST_ENDING)]
-    dated = [(path.stem == first, _changed_s(path), path) for path in paths]
-    dated.sort(reverse=True)
-    if len(dated) > MOST_TABLES:
-        problems.append(f"{clean(folder, 120)}: {len(dated)} files; the newest {MOST_TABLES} are used")
-    for _, changed_s, path in dated[:MOST_TABLES]:
+    paths.sort(key=lambda path: (path.stem == first, _changed_s(path), path), reverse=True)
+    if len(paths) > MOST_TABLES:
+        problems.append(f"{clean(folder, 120)}: {len(paths)} files; the newest {MOST_TABLES} are used")
+    for path in paths[:MOST_TABLES]:
         try:
             table = _load_yaml(_read_file(path, MOST_TABLE_BYTES))
         except (OSError, ValueError, RecursionError):
             table = None  # an error may quote the file, which may hold a key
         if isinstance(table, dict):
-            result.append(_TableFile(path, changed_s, table))
+            result[path.stem] = table
         else:
             problems.append(f"{clean(path, 120)}: cannot be used: no table in YAML")
     return result
@@ -345,12 +334,11 @@ def _changed_s(path: Path) -> float:
         return 0.0
 
 
-def _started_s(job: _TableFile) -> float:
-    """Return when a job was started, in seconds since 1970; without that when its file was changed."""
-    value = job.table.get("started_at")
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LATEST_S:
-        return job.changed_s
-    return float(value)
+def _started_s(job: Mapping[str, object]) -> float:
+    """Return when a job was started, in seconds since 1970; 0 where its file does not say it."""
+    value = job.get("started_at")
+    is_time = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LATEST_S
+    return float(value) if is_time and isinstance(value, int | float) else 0.0
 
 
 def _hosts_and_users(table: Mapping[str, object]) -> dict[str, str | None]:
