@@ -290,10 +290,6 @@ class Sampler:
         ]
         return min(recent, default=DEFAULT_INTERVAL_S)
 
-    def now(self) -> float:
-        """Return the current time of the clock that dates the samples."""
-        return self._clock()
-
     async def ask(self, ask: Ask, *, fresh_s: float | None = None) -> tuple[NodeSample, ...] | Failure:
         """Return the samples newer than `ask.since`, oldest first.
 
@@ -319,6 +315,18 @@ class Sampler:
             else replace(sample, processes=None)
             for sample in samples
         )
+
+    def encode_reply(self, samples: tuple[NodeSample, ...], *, simulated: bool = False) -> bytes:
+        """Return a reply with these samples, dated now, as one line of JSON."""
+        reply = make_reply(
+            self.identity,
+            samples,
+            self._clock(),
+            wall_s=time.time(),
+            interval_s=self.interval_s,
+            simulated=simulated,
+        )
+        return encode(reply)
 
     async def close(self) -> None:
         """Stop sampling and close the reader."""
@@ -466,7 +474,7 @@ async def _answer_requests(sampler: Sampler, ranks: RasReader, source: int, sink
     lines, output = LineReader(source), Output(sink)
     try:
         async with timeout(idle_s):
-            await output.write(_encode_reply(sampler, ()))
+            await output.write(sampler.encode_reply(()))
         while True:
             async with timeout(idle_s):
                 line = await lines.next()
@@ -494,14 +502,7 @@ async def _answer_line(sampler: Sampler, ranks: RasReader, line: bytes) -> bytes
     answer = await sampler.ask(ask)
     if isinstance(answer, Failure):
         return encode_error(answer.kind, answer.message)
-    return _encode_reply(sampler, answer)
-
-
-def _encode_reply(sampler: Sampler, samples: tuple[NodeSample, ...]) -> bytes:
-    reply = make_reply(
-        sampler.identity, samples, sampler.now(), wall_s=time.time(), interval_s=sampler.interval_s
-    )
-    return encode(reply)
+    return sampler.encode_reply(answer)
 
 
 _STDIN, _STDOUT = 0, 1

@@ -31,7 +31,7 @@ from sparktop.agent.reader import Ask, AskError, Sampler, from_query
 from sparktop.hardware.ras import RasReader
 from sparktop.model.failure import Failure
 from sparktop.sources.local import LocalSource
-from sparktop.sources.replies import ASKS_RANKS, encode, encode_ranks, make_reply
+from sparktop.sources.replies import ASKS_RANKS, encode_ranks
 from sparktop.stopping import stopped_by_signals
 
 _log = logging.getLogger(__name__)
@@ -280,15 +280,7 @@ class AgentServer(WebServer):
         answer = await self._sampler.ask(ask)
         if isinstance(answer, Failure):
             return text(503, answer.message)
-        reply = make_reply(
-            self._sampler.identity,
-            answer,
-            self._sampler.now(),
-            wall_s=time.time(),
-            interval_s=self._sampler.interval_s,
-            simulated=self._simulated,
-        )
-        return json_bytes(encode(reply))
+        return json_bytes(self._sampler.encode_reply(answer, simulated=self._simulated))
 
     async def _metrics(self) -> web.StreamResponse:
         from sparktop.agent.exposition import CONTENT_TYPE  # late: many agents are never scraped
