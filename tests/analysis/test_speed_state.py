@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -39,8 +39,6 @@ def after(
     readings: Sequence[GpuReading],
     shares: Mapping[str, float] | None = None,
     thresholds: NodeThresholds | None = None,
-    *,
-    unified: bool | None = None,
 ) -> SpeedState:
     """Return the state after readings at intervals of 2 s."""
     pace = Pace()
@@ -49,7 +47,7 @@ def after(
             pace,
             gpu,
             1000.0 + 2 * number,
-            unified=unified,
+            unified=None,
             shares=shares or {},
             thresholds=thresholds or NodeThresholds(),
         )
@@ -159,14 +157,10 @@ def vllm_memory(second: float) -> int:
     return 100 * GIB
 
 
-def start_until(
-    until_s: float, *, first_s: float = 4.0, memory: Callable[[float], int] = vllm_memory
-) -> StartClock:
-    clock = StartClock(START, START + first_s)
-    second = first_s
-    while second <= until_s:
-        clock.note(START + second, memory(second), has_engine=second > 20)
-        second += 2.0
+def start_until(until_s: int) -> StartClock:
+    clock = StartClock(START, START + 4.0)
+    for second in range(4, until_s + 1, 2):
+        clock.note(START + second, vllm_memory(second), has_engine=second > 20)
     return clock
 
 
@@ -174,7 +168,7 @@ def start_until(
     ("second", "phase"),
     [(10, 0), (40, 1), (60, 2), (100, 3), (150, 4), (170, 5)],
 )
-def test_a_start_goes_through_its_phases(second: float, phase: int) -> None:
+def test_a_start_goes_through_its_phases(second: int, phase: int) -> None:
     """The growth of GPU memory shows which phase a start is in."""
     assert PHASES[start_until(second).step] == PHASES[phase]
 

@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
 from sparktop.demo.load import Driver, LoadPause
 from sparktop.demo.scenario import SCENARIOS, Scenario
-from sparktop.simulation.routers import Router
 from tests.demo.quick_engines import live_engine
 
 pytestmark = pytest.mark.outside
@@ -28,14 +27,8 @@ ENDLESS = {"model": MODEL, "prompt": "a", "max_tokens": 4000, "ignore_eos": True
 
 
 @asynccontextmanager
-async def served(
-    live: LiveEngine,
-    pause: LoadPause | None = None,
-    *,
-    aborts: bool = True,
-    router: Router | None = None,
-) -> AsyncIterator[str]:
-    server = EngineServer(LiveCores([live], router), started_unix_s=0.0, pause=pause, aborts=aborts)
+async def served(live: LiveEngine, pause: LoadPause | None = None) -> AsyncIterator[str]:
+    server = EngineServer(LiveCores([live], None), started_unix_s=0.0, pause=pause, aborts=True)
     http = TestServer(server.application(), handler_cancellation=True)
     await http.start_server()
     yield str(http.make_url("")).rstrip("/")

@@ -168,13 +168,12 @@ class Scene(World):
         lane = LaneSample("0", running=5.0, waiting=2.0, generation_tokens=100 * at)
         self.store.accept(SourceKey.backend(name), EngineSample(at, "vllm", lanes=(lane,)), 1.0)
 
-    def pass_to(self, at: float, *, failure: Failure | None = PROMETHEUS_REFUSED) -> None:
+    def pass_to(self, at: float) -> None:
         """Fail the Prometheus each second, while the other server is polled, until `at`."""
         while self.at < at:
             self.at += 1.0
             self.sample("near", self.at)
-            if failure is not None:
-                self.store.accept(MAIN, Failure(failure.kind, failure.message, self.at))
+            self.store.accept(MAIN, replace(PROMETHEUS_REFUSED, at=self.at))
             self.store.judge()
 
 

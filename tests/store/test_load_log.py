@@ -30,10 +30,10 @@ def page(
     return LaneSample("0", running=running, finished=finished, e2e=life, answer_tokens=answers)
 
 
-def logged(*pages: LaneSample, step_s: float = 1.0) -> LoadLog:
+def logged(*pages: LaneSample) -> LoadLog:
     log = LoadLog()
     for index, one in enumerate(pages):
-        log.note(index * step_s, (one,), None, continues=index > 0)
+        log.note(float(index), (one,), None, continues=index > 0)
     return log
 
 

@@ -95,16 +95,12 @@ async def free_port(serve: Serve) -> int:
 
 
 async def look(
-    serve: Serve,
-    *servers: RawServer,
-    router: int | None = None,
-    agent: int | None = None,
-    answer_timeout_s: float = 10.0,
+    serve: Serve, *servers: RawServer, router: int | None = None, agent: int | None = None
 ) -> Found:
     """Discover 127.0.0.1 with the ports of some servers as the usual ones."""
     nothing = await free_port(serve)
     ports = Ports(tuple(server.port for server in servers), router or nothing, agent or nothing)
-    return await discover(["127.0.0.1"], answer_timeout_s=answer_timeout_s, ports=ports)
+    return await discover(["127.0.0.1"], answer_timeout_s=10.0, ports=ports)
 
 
 async def test_a_server_with_models_only_is_listed(serve: Serve) -> None:

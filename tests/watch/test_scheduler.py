@@ -276,16 +276,14 @@ class Group:
         self.cadence = LoadCadence()
         self.at = 0.0
 
-    def pass_time(
-        self, seconds: float, *, load: float = 8.0, answer_ms: float = 2.0, judged: bool = True
-    ) -> list[dict[str, int]]:
+    def pass_time(self, seconds: float, *, answer_ms: float = 2.0) -> list[dict[str, int]]:
         """Deliver samples for `seconds` seconds; return the pace after each second."""
         paces = []
         for _ in range(round(seconds)):
             self.at += 1.0
             for name in PAIR:
-                self.answer(name, load, answer_ms)
-            paces.append(self.cadence.decide([PAIR] if judged else [], self.at, 1.0))
+                self.answer(name, 8.0, answer_ms)
+            paces.append(self.cadence.decide([PAIR], self.at, 1.0))
         return paces
 
     def answer(self, name: str, load: float | None, answer_ms: float) -> None:

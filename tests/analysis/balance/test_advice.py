@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import random
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import cache
@@ -32,14 +30,9 @@ def waves() -> tuple[tuple[LoadTrack, ...], float]:
     return herd(2, 6.0, hz=2.0, seconds=80.0), 6.0
 
 
-def swinging(
-    errors: int | None,
-    strategy: str | None = "least-busy",
-    *,
-    counted: bool = True,
-) -> Balance:
+def swinging(errors: int | None, strategy: str | None = "least-busy") -> Balance:
     tracks, life = waves()
-    told = [replace(track, errors=errors, arrived=track.arrived if counted else None) for track in tracks]
+    told = [replace(track, errors=errors) for track in tracks]
     found = judge(GroupLoad("proxy", told, life, strategy), 80.0)
     assert found.word is Is.OSCILLATING
     return found
@@ -90,13 +83,11 @@ def test_errors_and_a_swing_are_cooldowns() -> None:
     assert found.hint == "mend the errors, or try disable_cooldowns: true in the router's settings"
 
 
-def lasting(
-    name: str, running: float, waiting: float = 0.0, tps: float | None = None, slots: int | None = None
-) -> LoadTrack:
+def lasting(name: str, running: float, tps: float | None = None) -> LoadTrack:
     """Return the load of a backend that stays the same for 80 s."""
     times = [index / 2 for index in range(160)]
     rates = None if tps is None else [tps] * 160
-    return LoadTrack(name, times, [running] * 160, [waiting] * 160, rates, slots=slots)
+    return LoadTrack(name, times, [running] * 160, [0.0] * 160, rates)
 
 
 def judged_lasting(*tracks: LoadTrack, prefills: bool = False) -> Balance:
@@ -134,15 +125,12 @@ def makes(batch: float) -> float:
     return batch / (CONVOY_BASE_S + CONVOY_SLOPE_S * batch)
 
 
-def convoy(name: str, pattern: Sequence[tuple[float, float]], noise: float = 0.0) -> LoadTrack:
+def convoy(name: str, pattern: Sequence[tuple[float, float]]) -> LoadTrack:
     """Return the track of a backend that repeats (batch, seconds); rates are over the last second."""
-    dice = random.Random(name)  # noqa: S311 - repeatable chance, not secrets
     turn = [batch for batch, lasts in pattern for _ in range(round(lasts * CONVOY_HZ))]
     loads = [turn[index % len(turn)] for index in range(120 * CONVOY_HZ)]
     rates = [
-        sum(map(makes, loads[max(0, index - CONVOY_HZ + 1) : index + 1]))
-        / CONVOY_HZ
-        * math.exp(dice.gauss(0, noise))
+        sum(map(makes, loads[max(0, index - CONVOY_HZ + 1) : index + 1])) / CONVOY_HZ
         for index in range(len(loads))
     ]
     return LoadTrack(

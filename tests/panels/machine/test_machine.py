@@ -286,10 +286,9 @@ def in_cluster(at: int) -> str:
     return f"spark-worker-{at}" if at else "spark-head"
 
 
-def drawn(shown: Snapshot, width: int, each: int = 1, columns: int = 1) -> list[str]:
+def drawn(shown: Snapshot, width: int, each: int = 1) -> list[str]:
     """Return the rows inside a list with `each` rows for a machine, each checked to be as wide as it."""
-    lines = -(-len(shown.nodes) // columns)
-    place = Place("nodes", 0, 0, 0, width, 3 - (columns > 1) + each * lines, columns)
+    place = Place("nodes", 0, 0, 0, width, 3 + each * len(shown.nodes), 1)
     rows = node_list(place, shown.nodes, TimeWindow(shown.at, 60.0), None)[0]
     assert {row_width(row) for row in rows} == {width}
     return [row_text(row) for row in rows[1:-1]]

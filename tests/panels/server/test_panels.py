@@ -236,15 +236,15 @@ def node(name: str, clock: int, power_w: float, cpu_percent: float) -> NodeView:
 NODES = {"spark-a": node("spark-a", 2405, 19.2, 100.0), "spark-b": node("spark-b", 2411, 20.4, 99.0)}
 
 
-def backend(example: str | None, *, asking: bool = False) -> BackendView:
+def backend(example: str | None) -> BackendView:
     """Return a backend on two machines about which NCCL gave three equal answers (None: was not asked)."""
     view = BackendView("b", "http://b:8000", "g", nodes=("spark-a", "spark-b"))
     if example is None:
         return view
     readings = [RanksReading(at, "spark-a", answer(example)) for at in (0.0, 5.0, 10.0)]
     verdict = judge_ranks(readings, 0.0, lambda host: NAMES.get(host or "", "?"))
-    ranks = RanksView(verdict, 4.0, asking, "spark-a", answer(example), None, NAMES)
-    return BackendView("b", "http://b:8000", "g", nodes=("spark-a", "spark-b"), ranks=ranks)
+    ranks = RanksView(verdict, 4.0, node="spark-a", answer=answer(example), names=NAMES)
+    return replace(view, ranks=ranks)
 
 
 def lines(view: BackendView, width: int) -> list[str]:

@@ -29,15 +29,8 @@ from tests.panels.drawn import texts
 from tests.panels.sweep_views import published
 
 
-def line(
-    name: str, values: dict[int, float], *, reference: str | None = None, half: float = 0.0
-) -> CurveLine:
-    points = tuple(
-        CurvePoint(
-            concurrency_point(c), Value(value, value - half or None, value + half) if half else Value(value)
-        )
-        for c, value in values.items()
-    )
+def line(name: str, values: dict[int, float], *, reference: str | None = None) -> CurveLine:
+    points = tuple(CurvePoint(concurrency_point(c), Value(value)) for c, value in values.items())
     return CurveLine(name, points, reference)
 
 
@@ -154,16 +147,10 @@ def test_a_change_has_a_word_and_its_interval() -> None:
     assert "━" not in e2e
 
 
-def bars_plot(title: str, *means: float, at: tuple[int, ...] = (4,), more: bool = True) -> CurvePlot:
-    values = [Value(mean, 0.9 * mean, 1.1 * mean) for mean in means]
+def bars_plot(title: str, *means: float, more: bool = True) -> CurvePlot:
+    points = [CurvePoint(concurrency_point(4), Value(mean, 0.9 * mean, 1.1 * mean)) for mean in means]
     lines = tuple(
-        CurveLine(
-            f"spark-{index}",
-            tuple(CurvePoint(concurrency_point(one), value) for one in at),
-            place=index,
-            number=index,
-        )
-        for index, value in enumerate(values)
+        CurveLine(f"spark-{index}", (point,), place=index, number=index) for index, point in enumerate(points)
     )
     return CurvePlot(title, title, "tok/s", "words", more, lines)
 

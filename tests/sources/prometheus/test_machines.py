@@ -43,10 +43,15 @@ class Answering(PrometheusClient):
         return []
 
 
+def joined(*series: TimeSeries) -> ScrapedMachine:
+    """Return the only machine that these series are of."""
+    (machine,) = join_exporters(found_exporters(one for one in series if one.labels["__name__"] in MARKS))
+    return machine
+
+
 async def read(*series: TimeSeries) -> NodeSample:
     """Return the sample of the only machine that these series are of."""
-    marks = found_exporters(one for one in series if one.labels["__name__"] in MARKS)
-    (machine,) = join_exporters(marks)
+    machine = joined(*series)
     found = sample_of(machine, await newest_samples(Answering(*series), "", [machine], 15.0), 100.0)
     assert found is not None
     return found
@@ -178,10 +183,10 @@ async def test_what_is_no_number_is_unknown(value: str) -> None:
     assert found.gpus[0].throttle_reasons is None
 
 
-def instances(uuid: str, index: int, count: int = 4) -> list[TimeSeries]:
+def instances(uuid: str, index: int) -> list[TimeSeries]:
     """Return what dcgm-exporter writes of a card in MIG mode: only its instances."""
     found: list[TimeSeries] = []
-    for number in range(count):
+    for number in range(4):
         labels = {"gpu": str(index), "UUID": uuid, "GPU_I_PROFILE": "1g.20gb", "GPU_I_ID": str(number)}
         found += [
             gpu("GPU_TEMP", "52", **labels),
@@ -200,9 +205,7 @@ async def test_instances_of_a_card_are_one_gpu() -> None:
     assert [(one.temperature_c, one.power_w) for one in found.gpus] == [(52, 400)] * 2
     assert [one.memory_used_bytes for one in found.gpus] == [4 << 30] * 2
     assert [one.memory_total_bytes for one in found.gpus] == [80 << 30] * 2
-    marks = found_exporters(one for one in series if one.labels["__name__"] in MARKS)
-    (machine,) = join_exporters(marks)
-    assert gpus_of(machine, {}) == 2
+    assert gpus_of(joined(*series), {}) == 2
 
 
 async def test_a_card_that_is_written_beside_its_instances_counts_once() -> None:
@@ -223,8 +226,7 @@ async def test_shares_of_a_card_are_one_gpu() -> None:
     (only,) = (await read(*series)).gpus
     assert (only.memory_used_bytes, only.memory_total_bytes) == (1 << 30, 2 << 30)
     assert only.utilization_percent == 80
-    marks = found_exporters(one for one in series if one.labels["__name__"] in MARKS)
-    assert gpus_of(join_exporters(marks)[0], {}) == 1
+    assert gpus_of(joined(*series), {}) == 1
 
 
 async def test_nvidia_gpu_exporter_is_read() -> None:

@@ -291,15 +291,15 @@ def test_an_alert_that_a_sweep_ends_says_so_and_says_when_it_is_back() -> None:
 TURN_S, LOAD, OWNER_LIFE_S = 30.0, 8.0, 12.0
 
 
-def owners(seconds: float, hz: float = 1.0) -> list[Look]:
+def owners(seconds: int) -> list[Look]:
     """Return two owners' loads: each has 8 requests on its own server for 30 s, then the other one has."""
     tokens = [0.0, 0.0]
     made: list[Look] = []
-    for step in range(int(seconds * hz)):
-        busy = int(step / hz / TURN_S) % 2
-        tokens[busy] += LOAD * 64.0 / OWNER_LIFE_S / hz
+    for second in range(seconds):
+        busy = int(second / TURN_S) % 2
+        tokens[busy] += LOAD * 64.0 / OWNER_LIFE_S
         loads = (LOAD * (busy == 0), LOAD * (busy == 1))
-        made.append(Look(step / hz, loads, (0.0, 0.0), (tokens[0], tokens[1])))
+        made.append(Look(float(second), loads, (0.0, 0.0), (tokens[0], tokens[1])))
     return made
 
 

@@ -48,9 +48,9 @@ NEAR = (101.0, 102.0, 103.0)
 """Within the floor of SLOW, with runs too close together for chance."""
 
 
-def row_of(comparison: ComparisonResult, concurrency: int, metric: str = "decode_tps") -> ComparisonRow:
-    found = [row for row in comparison.rows if (row.metric, row.concurrency) == (metric, concurrency)]
-    (row,) = found
+def row_of(comparison: ComparisonResult, concurrency: int) -> ComparisonRow:
+    wanted = ("decode_tps", concurrency)
+    (row,) = (row for row in comparison.rows if (row.metric, row.concurrency) == wanted)
     return row
 
 
@@ -217,10 +217,8 @@ def routed(engines: tuple[str, ...], by_concurrency: Mapping[int, tuple[float, .
     return replace(made_series("proxy", by_concurrency), engines=engines, source="one.json")
 
 
-def alone(
-    name: str, by_concurrency: Mapping[int, tuple[float, ...]], source: str = "one.json"
-) -> LevelSeries:
-    return replace(made_series(name, by_concurrency), engines=(name,), source=source)
+def alone(name: str, by_concurrency: Mapping[int, tuple[float, ...]]) -> LevelSeries:
+    return replace(made_series(name, by_concurrency), engines=(name,), source="one.json")
 
 
 def test_the_published_topologies_answer_their_own_question() -> None:

@@ -234,15 +234,12 @@ def shell(post: str) -> list[str]:
     return post.partition("```sh\n")[2].partition("\n```")[0].splitlines()
 
 
-def routed_sweep(
-    balance: Mapping[str, object] | None = None, step: float = 0.3, split: Sequence[Mapping[str, int]] = ()
-) -> SweepResult:
+def routed_sweep(split: Sequence[Mapping[str, int]] = ()) -> SweepResult:
     """Return a sweep of a router over `alpha` and `omega`, and of `alpha` alone, four times as fast."""
 
     def level(concurrency: int) -> LevelResult:
-        made = made_level(concurrency, step=step)
-        served = {"balance": balance, "runs_split": tuple(split), "served_by": {"alpha": 6, "omega": 2}}
-        return made.model_copy(update=served)
+        served = {"runs_split": tuple(split), "served_by": {"alpha": 6, "omega": 2}}
+        return made_level(concurrency, step=0.3).model_copy(update=served)
 
     alone = [made_level(concurrency, step=0.1) for concurrency in (1, 2, 4)]
     result = full_sweep().model_copy(update={"slo": None, "guard": None})

@@ -188,13 +188,11 @@ async def test_a_stall_is_shown_in_full_from_the_due_time(in_process: InProcess)
 DATA = Path(__file__).parents[2] / "data" / "traffic"
 
 
-async def replay(
-    client: InProcess, choice: TraceChoice, behave: Behave | None = None, concurrency: int = 512
-) -> Loaded:
+async def replay(client: InProcess, choice: TraceChoice, behave: Behave | None = None) -> Loaded:
     return await client.load(
         behave,
         mode=LoadMode.OPEN,
-        concurrency=concurrency,
+        concurrency=512,
         rate=LoadPoint(LoadKind.RATE, 10.0),
         duration_s=1.0,
         tail_s=5.0,

@@ -154,10 +154,10 @@ def test_several_lengths_have_an_answer_each() -> None:
     assert "; 39,000 tokens in: c = 1, 21.0 tok/s" in answered(more)
 
 
-def targets(*rates: tuple[float, float, float], at: Sequence[int] = (1, 4, 16)) -> SweepResult:
+def targets(*rates: tuple[float, float, float]) -> SweepResult:
     """Return a sweep of "a" with 100, 101 and 102 tokens/s at each level, and of "b" with the given rates."""
-    one = [level(concurrency, 100, 101, 102) for concurrency in at]
-    other = [level(concurrency, *rate) for concurrency, rate in zip(at, rates, strict=True)]
+    one = [level(concurrency, 100, 101, 102) for concurrency in (1, 4, 16)]
+    other = [level(concurrency, *rate) for concurrency, rate in zip((1, 4, 16), rates, strict=True)]
     return made_sweep(("a", one), ("b", other))
 
 
@@ -192,9 +192,9 @@ def test_no_winner_names_the_largest_lead() -> None:
     )
 
 
-def latency(p50: float, p90: float | None = None, count: int = 40) -> Latency:
+def latency(p50: float, p90: float | None = None) -> Latency:
     """Return a latency with these quantiles."""
-    return Latency(mean=p50, p50=p50, p90=p90, count=count)
+    return Latency(mean=p50, p50=p50, p90=p90, count=40)
 
 
 def agents_level(number: int, tool: Latency | None, **more: object) -> LevelResult:

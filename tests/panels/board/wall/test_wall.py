@@ -121,16 +121,11 @@ VIEW = FleetView("main", "http://p:9090", Fleet(101.0, 15.0, SERVERS), age_s=4.0
 
 
 def scraped(
-    view: FleetView,
-    size: tuple[int, int] = (80, 22),
-    *,
-    chosen: View | None = None,
-    zoomed: PanelKey | None = None,
-    selected: PanelKey | None = None,
+    view: FleetView, size: tuple[int, int] = (80, 22), *, zoomed: PanelKey | None = None
 ) -> list[str]:
     """Return the rows of the board with this Prometheus alone, each checked to be as wide as the board."""
     shown = Snapshot(datetime(2026, 1, 1, tzinfo=UTC), 102.0, 1.0, 2.0, fleets=(view,))
-    return lines(Scene(shown, *size, chosen, zoomed=zoomed, selected=selected))
+    return lines(Scene(shown, *size, None, zoomed=zoomed))
 
 
 def test_the_board_begins_with_the_wall() -> None:

@@ -97,12 +97,12 @@ def result_of(kind: LoadKind, *levels: LevelResult) -> SweepResult:
     return SweepResult(started_at=BEGAN, sparktop="1.4.0", status="done", plan=plan, targets=(target,))
 
 
-def sweep(*ttft_s: float, kind: LoadKind = LoadKind.CONCURRENCY) -> SweepResult:
+def sweep(*ttft_s: float) -> SweepResult:
     """Return a sweep of 1, 4, 16, … with these times to the first token."""
-    pairs = [(4.0**power, seconds) for power, seconds in enumerate(ttft_s)]
+    kind = LoadKind.CONCURRENCY
     levels = [
-        level_of(kind, value, [one for one in played(1, kind, 120, seconds) if one.ok])
-        for value, seconds in pairs
+        level_of(kind, 4.0**power, [one for one in played(1, kind, 120, seconds) if one.ok])
+        for power, seconds in enumerate(ttft_s)
     ]
     return result_of(kind, *levels)
 
