@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sparktop.graphics.numbers import signed
 from sparktop.model.event import Event, Phase, Severity, condition_label
 from sparktop.model.figures import Figure
-from sparktop.model.judgement import whole_percent_change
+from sparktop.model.judgement import Name, whole_percent_change
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendState
 from sparktop.moments.moment import (
     AROUND_S,
@@ -71,6 +71,10 @@ _STARTED = frozenset({"state changed", "restarted", "loaded"})
 """Labels of what ends the start of a server, whose label is `_LOADING`."""
 
 
+Clock = Callable[[datetime], str]
+"""Writes a time of day."""
+
+
 class Line(Struct, frozen=True):
     """Something that happened, perhaps several times, to a server or machine."""
 
@@ -92,15 +96,15 @@ class Line(Struct, frozen=True):
     began: datetime | None = None
     """Of the end of a condition: when it began, which is before the event that told it."""
 
-    def time_words(self, clock: Callable[[datetime], str]) -> str:
+    def time_words(self, clock: Clock) -> str:
         """Return its time by `clock`: "09:01:46", or "09:01:46 to 09:02:12"."""
         begin, end = clock(self.at), clock(self.until or self.at)
         return begin if begin == end else f"{begin} to {end}"
 
-    def subject_at(self, when: datetime, name: str, clock: Callable[[datetime], str]) -> str:
-        """Return the subject's `name`, and the line's time unless it is a moment that is about `when`."""
+    def time_beside(self, when: datetime, clock: Clock) -> str:
+        """Return a space and its time; "" of a moment that is about `when`."""
         is_then = self.until is None and abs((when - self.at).total_seconds()) <= _SAME_S
-        return name if is_then else f"{name} {self.time_words(clock)}"
+        return "" if is_then else f" {self.time_words(clock)}"
 
 
 class FigureChange(Struct, frozen=True):
@@ -161,25 +165,18 @@ def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, .
     return tuple(sorted(chosen, key=lambda line: (line.at, -line.severity.rank))), remark
 
 
-def main_lines(
-    lines: Sequence[Line], when: datetime, within_s: float, main_event: Event | None = None
-) -> tuple[Line, ...]:
+def main_lines(lines: Sequence[Line], when: datetime, within_s: float, about: str = "") -> tuple[Line, ...]:
     """Return at most two of `lines`, which are in order of time: a possible cause, then the most severe.
 
     The cause is the newest one at `when` or in the minute before. The most severe line is at most `within_s`
-    seconds from `when`, of equal ones that of the main event, else the nearest.
+    seconds from `when`, of equal ones that `about` the main event's condition, else the nearest.
     """
-    about = None if main_event is None else main_event.about
     since, until = when - timedelta(seconds=AROUND_S), when + timedelta(seconds=_SAME_S)
     causes = [line for line in lines if line.is_cause and line.at <= until and _last_of(line, when) >= since]
     apart_s = {line: abs((line.at - when).total_seconds()) for line in lines}
-    near_lines = (line for line, seconds in apart_s.items() if seconds <= within_s)
-    most_severe = min(
-        near_lines,
-        key=lambda line: (-line.severity.rank, about is None or line.about != about, apart_s[line]),
-        default=None,
-    )
-    return tuple(dict.fromkeys(line for line in (*causes[-1:], most_severe) if line is not None))
+    near_lines = [line for line, seconds in apart_s.items() if seconds <= within_s]
+    near_lines.sort(key=lambda line: (-line.severity.rank, line.about != about, apart_s[line]))
+    return tuple(dict.fromkeys((*causes[-1:], *near_lines[:1])))
 
 
 def _last_of(line: Line, when: datetime) -> datetime:
@@ -230,20 +227,14 @@ class Around(Struct, frozen=True):
             )
         return "" if self.changes else "No figure moved by more than its scatter."
 
-    def headline(
-        self,
-        name: Callable[[str], str],
-        text: Callable[[str], str],
-        clock: Callable[[datetime], str],
-    ) -> str:
+    def headline(self, name: Name, text: Callable[[str], str], clock: Clock) -> str:
         """Return the lines and the figure that changed most, in a row.
 
         `name` writes the name of a server or machine, `text` what happened to it, `clock` when.
         """
-        parts = [
-            f"{line.subject_at(self.at, name(line.subject), clock)}: {text(line.words)}"
-            for line in self.lines
-        ]
+        times = [line.time_beside(self.at, clock) for line in self.lines]
+        told = zip(self.lines, times, strict=True)
+        parts = [f"{name(line.subject)}{time}: {text(line.words)}" for line, time in told]
         parts += [change.words(name(change.subject)) for change in self.changes[:1]]
         if not parts and not self.is_comparable:
             return "too short to compare before and after"
@@ -256,8 +247,8 @@ def around(moment: Moment, lines: Sequence[Line], at: datetime, minute: datetime
     The main event is that of the minute that begins at `minute`; `within_s` is as for `main_lines`.
     """
     main_event = pivot(moment, minute)
-    dividing_at = at if main_event is None else main_event.at
-    shown = main_lines(lines, dividing_at, within_s, main_event)
+    dividing_at, about = (at, None) if main_event is None else (main_event.at, main_event.about)
+    shown = main_lines(lines, dividing_at, within_s, about or "")
     return replace(compare_minutes(moment, dividing_at), main_event=main_event, lines=shown)
 
 

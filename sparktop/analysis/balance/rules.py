@@ -676,11 +676,9 @@ def _why_more_is_needed(balance: Balance) -> str:
     """Return the reasons of `least_score` for a limit above 0, in words."""
     arrivals, backends = balance.arrivals, max(PAIR, len(balance.backends))
     few = max(fewest_requests(backends), RHYTHM_LOAD * backends)
+    by_chance = arrivals is not None and arrivals.spread < DEALT_SPREAD
     reasons = (
-        (
-            arrivals is not None and arrivals.spread < DEALT_SPREAD,
-            "requests are split no more unevenly than by chance",
-        ),
+        (by_chance, "requests are split no more unevenly than by chance"),
         (not balance.e2e_s, "the E2E is not known"),
         (comes_and_goes(balance.convoys), "the number of requests changes much"),
         (backends > PAIR, "of several backends chance often moves one"),

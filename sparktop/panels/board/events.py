@@ -83,10 +83,8 @@ _WHOLE_FROM = {"s": 10.0, "percent": 1.0}
 """Seconds and percentages that are whole numbers, as messages have them."""
 _LIMITS = ("limit_", "error_after_", "clears_")
 """Beginnings of the names of limits, which stand behind the figures that they are for, or last."""
-_OF_AN_END = ("processes", "window_s")
-"""Values that the message on processes that ended has in words."""
-_LASTING = {"error_after_s", "failures", "tokens_since", "pid"}
-"""Values of what has lasted since its alert's time: their window says less."""
+_LASTING = {"error_after_s", "failures", "tokens_since", "pid", "processes"}
+"""Values of what has lasted since its alert's time, or whose message says it: their window says less."""
 _GROUPED = 1000
 """From this value on digits are grouped by thousands."""
 _LEAST_WRAPPED = 30
@@ -213,8 +211,7 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
     verdict its rule and scores without a unit are left out: the balance says what a score of this moment
     means, with its limit.
     """
-    unsaid = {"rule", "deployments", "limit_share", "failure"}
-    unsaid |= {*_OF_AN_END} if "processes" in values else set()
+    unsaid = {"rule", "deployments", "limit_share", "failure", "processes"}
     unsaid |= {"window_s"} if values.keys() & _LASTING else set()
     unsaid |= {"limit_s"} if "failures" in values else set()  # their limit is said
     limited = {name: _limited(name, values) for name in values if name.startswith(_LIMITS)}
