@@ -44,12 +44,12 @@ from sparktop.model.targets import (
 from sparktop.model.text import clean
 from sparktop.store import SourceKey, SourceKind, Store
 from sparktop.watch.ranks import RankAsker
+from sparktop.watch.scheduler import LoadCadence, PollGroup
 from sparktop.watch.through import Through
 from sparktop.watch.ways import Ways, poll_once
 
 if TYPE_CHECKING:
     from sparktop.sources.source import PollResult, Source
-    from sparktop.watch.scheduler import LoadCadence, PollGroup
 
 
 _log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ QUICKEN_EVERY_S = 1.0
 """Seconds between two updates of the groups' poll rates."""
 TRY_WITHIN_S = 3.0
 """Seconds that a server listed by a router may take for its first answer."""
-_READING = ("sparktop.watch.scheduler", "sparktop.watch.discovery", "sparktop.watch.state_files")
+_READING = ("sparktop.watch.discovery", "sparktop.watch.state_files")
 """Modules that every watch needs, loaded in a thread."""
 
 
@@ -95,8 +95,7 @@ class Monitor:
         """Poll groups, each with its interval as a multiple of the backends' interval."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False
-        self._cadence: LoadCadence | None = None
-        """Created in `start`, because its module is imported late."""
+        self._cadence = LoadCadence()
         self._backend_groups: list[PollGroup] = []
         self._quickened_at = -math.inf
         self._backends: dict[str, BackendTarget] = {}
@@ -126,8 +125,7 @@ class Monitor:
         self._store.set_interval(interval_s)
         for group, multiple in self._groups:
             group.set_interval(interval_s * multiple)
-        if self._cadence is not None:
-            self._cadence.forget()
+        self._cadence.forget()
         self._set_up_nodes()
 
     def show_processes(self, names: Collection[str]) -> None:
@@ -143,10 +141,8 @@ class Monitor:
         await asyncio.to_thread(_import_modules, (*self._ways.modules(self._watch), *_READING))
         if not self._running:  # stopped while loading
             return
-        from sparktop.watch.scheduler import LoadCadence
         from sparktop.watch.state_files import follow_announced, keep_setups, keep_starts
 
-        self._cadence = LoadCadence()
         watch = self._watch
         for name, targets in poll_groups(watch):
             self._poll_backends(name, targets)
@@ -202,6 +198,7 @@ class Monitor:
             collection.clear()
         self._tried.clear()
         self._identities.clear()
+        self._cadence = LoadCadence()
         self._nodes = list(self._watch.nodes)
 
     def _poll_backends(self, name: str, targets: Sequence[BackendTarget]) -> None:
@@ -236,8 +233,6 @@ class Monitor:
         self, name: str, kind: SourceKind, sources: Sequence[Source], multiple: float
     ) -> PollGroup | None:
         """Start to poll `sources` as one group, every `multiple` intervals; None if there are none."""
-        from sparktop.watch.scheduler import PollGroup
-
         if not sources:
             return None
         for source in sources:
@@ -286,8 +281,6 @@ class Monitor:
 
     def _quicken(self, name: str, reading: PollResult) -> None:
         """Record the poll result of the backend `name`; at most once a second, update all poll rates."""
-        if self._cadence is None:
-            return
         self._cadence.note(name, reading)
         if reading.at - self._quickened_at < QUICKEN_EVERY_S:
             return

@@ -14,6 +14,7 @@ from sparktop.model.failure import Failure
 from sparktop.model.targets import BackendTarget, PrometheusTarget
 from sparktop.model.text import clean
 from sparktop.store import SourceKey, Store
+from sparktop.watch.scheduler import affordable_hz
 
 if TYPE_CHECKING:
     from sparktop.watch.prometheus import PrometheusFeed
@@ -132,8 +133,6 @@ class Through:
 
     async def _poll(self, sources: Sequence[Any], slowest_ms: float) -> None:
         """Poll all sources at the same instants, as often as the slowest of them affords."""
-        from sparktop.watch.scheduler import affordable_hz
-
         loop = asyncio.get_running_loop()
         step_s = 1 / (affordable_hz(slowest_ms) or 1.0)
         end = loop.time() + LOOK_S
