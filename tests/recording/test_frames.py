@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sparktop.recording.frames import FrameReader, load_zstd
-from tests.recording.conftest import A_FRAME, Made, read
+from sparktop.recording.frames import Damage, FrameReader, RecordKind, load_zstd
+from sparktop.recording.rescue import Checked, check
+from tests.recording.conftest import A_FRAME, FRAMES, Made, instant, read
 
 
 def complete(made: Made, length: int) -> int:
@@ -82,3 +86,51 @@ def test_a_growing_file_is_followed_through_every_torn_header_and_block(
                 found.append(located[0])
     assert found == made.records[: complete(made, first + 600)]
     assert reader.damage == []
+
+
+# What the check says of a damaged file.
+
+
+def test_a_check_names_the_time_that_damage_cost(made: Made, tmp_path: Path) -> None:
+    """Of four frames the second is broken in its middle, and the last is cut off at its end."""
+    data = bytearray(made.data[: made.ends[-2] + 5])
+    data[made.ends[60] + 5] ^= 0xFF
+    path = tmp_path / "a"
+    path.write_bytes(data)
+    os.utime(path, (0, 0))
+    found = check(path)
+    assert found.lost == [(instant(60.0), instant(80.0))]
+    assert (found.first, found.last, found.frames) == (instant(0.0), instant(158.0), FRAMES)
+    assert (found.kinds, found.unreadable) == ({RecordKind.PAGE: 140}, 140)
+    assert (len(found.damage), found.torn_bytes, found.is_abandoned) == (1, 5, True)
+
+
+PLACE = Damage(1000, "bad")
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"size": 0}, "it is empty: nothing was written\n"),
+        ({"frames": 1}, ": 5,000 bytes, 1 frame\nrecords: none\nend: none: cut off\nnothing is damaged\n"),
+        ({"end": "quit", "kinds": Counter(b=2, a=1000)}, ", 0 frames\nrecords: 1,000 a, 2 b\nend: quit\n"),
+        ({"damage": [PLACE] * 20}, "\ndamaged at byte 1,000: bad\nall else was read\n"),
+        ({"damage": [PLACE] * 21}, "\ndamaged at 1 further places\nall else was read\n"),
+        ({"damage": [PLACE] * 1000}, "\ndamaged at 980 or more further places\n"),
+        (
+            {"torn_bytes": 7, "is_abandoned": False},
+            "\nthe last 7 bytes are not complete: still being written\n",
+        ),
+        ({"unreadable": 2}, "\n2 records cannot be used by this version\nall else was read\n"),
+        ({"lost": [(None, None)]}, "\nnothing could be read at all\n"),
+        ({"lost": [(instant(0), None)]}, "\nnothing could be read after 2025-"),
+        ({"lost": [(None, instant(0))]}, "\nnothing could be read before 2025-"),
+        ({"lost": [(instant(0), instant(2000))]}, " (2,000 s)\nall outside of these times was read\n"),
+        ({"lost": [(None, instant(0))] * 21}, "\nnothing could be read in 1 further spans\nall outside of"),
+    ],
+)
+def test_a_check_is_told_in_lines(facts: dict[str, Any], words: str) -> None:
+    """At most 20 of a kind are listed one by one; nothing that lost data is called undamaged."""
+    said = Checked(**{"path": Path("a"), "size": 5000, **facts}).text()
+    assert words in said
+    assert ("nothing is damaged" in said) == (facts.keys() <= {"frames", "end", "kinds"})

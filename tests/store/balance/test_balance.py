@@ -172,6 +172,9 @@ def test_lanes_that_swing_within_an_even_group_are_named() -> None:
     assert [one.id for one in seen.alerts] == ["balance:spark-a DP ranks:oscillating"]
     assert verdict(seen).words.startswith("spark-a DP ranks are oscillating, ")
     assert any(event.subject == "spark-a DP ranks" for event in seen.events)
+    assert pair.store.judged_together() == (("spark-a", "spark-b"),), "cores are polled with their server"
+    pair.at += 60.0
+    assert pair.store.judged_together() == (), "no longer judged"
 
 
 def test_a_router_that_sends_nearly_all_to_one_is_named() -> None:
