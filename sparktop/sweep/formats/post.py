@@ -6,7 +6,7 @@ Forums break lines themselves, so each paragraph and each item is one line. Ever
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -56,7 +56,7 @@ from sparktop.sweep.formats.tables import (
     row_loads,
     winners,
 )
-from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, TargetResult, level_of
+from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, level_of
 from sparktop.sweep.terms.definitions import (
     DECODE_IN_POSTS,
     FEW_RUNS,
@@ -486,24 +486,30 @@ def _level_table(
     result: SweepResult, metrics: Sequence[Metric], changes: _Changes, letters: Mapping[str, str]
 ) -> Grid:
     """Return the table of levels, a row for each of a target: the main rate, others, latency, published."""
-    main = metrics[0]
+    main, ttft = metrics[0], METRICS["ttft_ms"]
+    columns: tuple[tuple[str, Callable[[LevelResult], str]], ...] = (
+        (f"{main.title} tok/s", lambda level: f"{_rate_text(level, main.name)}{_spread_text(level, main)}"),
+        ("Per request tok/s", lambda level: METRICS[_DECODE].text(getattr(level.stream_tps, "p50", None))),
+        ("Prefill tok/s", lambda level: _rate_text(level, "prefill_tps")),
+        ("Peak tok/s", lambda level: _rate_text(level, "peak_tps")),
+        ("TTFT ms", lambda level: ttft.text(getattr(level.ttft_due_ms or level.ttft_ms, "mean", None))),
+        ("TTFT p95 ms", lambda level: ttft.text(getattr(level.ttft_due_ms or level.ttft_ms, "p95", None))),
+    )
     levels = [
         (target, level)
         for target in result.targets
         for level in sorted(target.levels, key=lambda level: (level.depth, level.pp or 0, level.point))
     ]
-    rows = [_level_row(target, level, main, letters) for target, level in levels]
+    rows: list[tuple[Cell, ...]] = []
+    for target, level in levels:
+        where = load_words(level_of(level), lengths=len({level.pp for level in target.levels}) > 1)
+        cells = ["left out", *[UNKNOWN] * (len(columns) - 1)]
+        if level.error is None:
+            where += _letters_of(level, letters)
+            cells = [text(level) for _, text in columns]
+        rows.append((where, Untrusted(target.name), *cells))
     axis = points_head(level.point for level in _levels(result))
-    heads: tuple[Cell, ...] = (
-        axis,
-        "Target",
-        f"{main.title} tok/s",
-        "Per request tok/s",
-        "Prefill tok/s",
-        "Peak tok/s",
-        "TTFT ms",
-        "TTFT p95 ms",
-    )
+    heads: tuple[Cell, ...] = (axis, "Target", *(head for head, _ in columns))
     grid = Grid("", heads, tuple(rows), frozenset({0, 1}))
     for metric in metrics:
         grid = _with_changes(
@@ -515,27 +521,6 @@ def _level_table(
 def _letters_of(level: LevelResult, letters: Mapping[str, str]) -> str:
     """Return the letters of a level's warnings; "" without one that has a letter."""
     return "".join(sorted(letters[word] for word in letters.keys() & doubts_of(level)))
-
-
-def _level_row(
-    target: TargetResult, level: LevelResult, main: Metric, letters: Mapping[str, str]
-) -> tuple[Cell, ...]:
-    """Return a level's row; `letters` are those of warnings."""
-    where = load_words(level_of(level), lengths=len({level.pp for level in target.levels}) > 1)
-    if level.error is not None:
-        return where, Untrusted(target.name), "left out", *[UNKNOWN] * 5
-    where += _letters_of(level, letters)
-    stream_tps, ttft_ms = level.stream_tps, level.ttft_due_ms or level.ttft_ms
-    ttft = METRICS["ttft_ms"]
-    return (
-        where,
-        Untrusted(target.name),
-        f"{_rate_text(level, main.name)}{_spread_text(level, main)}",
-        METRICS["decode_tps"].text(None if stream_tps is None else stream_tps.p50),
-        *(_rate_text(level, name) for name in ("prefill_tps", "peak_tps")),
-        ttft.text(None if ttft_ms is None else ttft_ms.mean),
-        ttft.text(None if ttft_ms is None else ttft_ms.p95),
-    )
 
 
 def _after(cell: Cell) -> str:
