@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from tables import Figure
 
 from sparktop.model.load import Level, concurrency_point
-from sparktop.model.statistics import value_of
-from sparktop.model.sweep import Value
+from sparktop.model.sweep import Value, value_of
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import LevelSeries, SeriesLevel, load_reference, published_series
 

@@ -13,7 +13,7 @@ from statistics import fmean
 
 from tables import Figure
 
-from sparktop.model.statistics import value_of
+from sparktop.model.sweep import value_of
 from sparktop.sweep.compare.ratio import ratio_of
 from sparktop.sweep.result.results import Rate
 from sparktop.sweep.run.judgement import quantile_interval
