@@ -11,6 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LATE = (
+    "sparktop.analysis.limited_by",
+    "sparktop.analysis.machines_compared",
     "sparktop.analysis.slow_link",
     "sparktop.engines",
     "sparktop.model.sweep",

@@ -24,6 +24,7 @@ from sparktop.analysis.bandwidth import reads_words
 from sparktop.analysis.evidence import Evidence, MachinePoll, Peer, Poll, growth, prefill_s
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.analysis.stall import GB10_POWER_W
+from sparktop.analysis.state import RECENT_S
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
 from sparktop.model.series import known_mean, known_median, known_values
 from sparktop.model.snapshot import Limit, LimitKind
@@ -170,8 +171,6 @@ _FULL_CORE_PERCENT = 88.0
 """A core whose median use over the samples is this much is full: threads move between cores."""
 _FULL_CORE_SHARE = 0.9
 """CPU cores that a process with one busy thread uses when that thread never waits."""
-RECENT_S = 10.0
-"""Second, shorter window: what a server does now. Its state is judged over it, too."""
 _FEWEST_SAMPLES = 2
 """Samples of a machine from which on its GPU is judged."""
 _THROTTLED_SHARE = 0.8

@@ -409,14 +409,7 @@ def _names(names: Sequence[str]) -> str:
 
 def _processes(group: MachineGroup, engine: str) -> dict[str, EngineSetup]:
     """Return the process of a server on each machine of a group that shows one, by machine."""
-    return _known(group, lambda view: process_of(view, engine))
-
-
-def process_of(view: NodeView, backend: str) -> EngineSetup | None:
-    """Return the process of a server on a machine: that of a rank which has loaded NCCL, if one has."""
-    others = {process.pid for process in view.engine_processes if process.backend not in {None, backend}}
-    own = [process for process in _setup(view).engines if process.pid not in others]
-    return next((process for process in own if process.nccl is not None), own[0] if own else None)
+    return _known(group, lambda view: view.process_of(engine))
 
 
 # Facts that are wrong on a machine, whatever the others have.
@@ -470,7 +463,7 @@ def _rail_facts(view: NodeView, group: MachineGroup) -> Iterator[tuple[Fact, str
 
 
 def _engine_facts(view: NodeView, group: MachineGroup) -> Iterator[tuple[Fact, str]]:
-    process = process_of(view, group.engine) if group.engine is not None else None
+    process = view.process_of(group.engine) if group.engine is not None else None
     if process is None:
         return
     limit = process.memlock_bytes

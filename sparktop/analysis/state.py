@@ -6,7 +6,6 @@ import math
 
 from msgspec import Struct
 
-from sparktop.analysis.limited_by import RECENT_S
 from sparktop.model.event import Progress, ProgressView
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import FleetServer
@@ -18,6 +17,8 @@ from sparktop.model.targets import StateThresholds
 # a reader never sees "queueing" beside 0 waiting, or "idle" beside a token rate, without an explanation.
 
 
+RECENT_S = 10.0
+"""Second, shorter window: what a server does now. Its state is judged over it, too."""
 GRAVITY = (
     BackendState.UNREACHABLE,
     BackendState.ENGINE_DEAD,

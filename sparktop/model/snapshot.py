@@ -14,7 +14,15 @@ from sparktop.model.balance import Balance
 from sparktop.model.engine import Histogram, PrefixCache
 from sparktop.model.event import Alert, Event, Finding, FindingKind, Phase, ProgressView, Values
 from sparktop.model.failure import Failure
-from sparktop.model.node import GpuReading, LostGpu, MemoryAsk, NodeIdentity, NodeSample, Workload
+from sparktop.model.node import (
+    EngineSetup,
+    GpuReading,
+    LostGpu,
+    MemoryAsk,
+    NodeIdentity,
+    NodeSample,
+    Workload,
+)
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
 from sparktop.model.series import Series
@@ -634,6 +642,13 @@ class NodeView(Struct, frozen=True, eq=False):
     def ok(self) -> bool:
         """Whether the newest poll of the node succeeded; False before the first."""
         return self.failure is None and self.age_s is not None
+
+    def process_of(self, backend: str) -> EngineSetup | None:
+        """Return the process of a server here: that of a rank which has loaded NCCL, if one has."""
+        others = {process.pid for process in self.engine_processes if process.backend not in {None, backend}}
+        processes = () if self.identity.setup is None else self.identity.setup.engines
+        own = [process for process in processes if process.pid not in others]
+        return next((process for process in own if process.nccl is not None), own[0] if own else None)
 
 
 NODE_INTERVALS = 2.0

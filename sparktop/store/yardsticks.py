@@ -11,7 +11,6 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from sparktop.analysis.bandwidth import bandwidth_gb_per_s
-from sparktop.analysis.machines_compared import process_of
 from sparktop.analysis.speed_state import is_gb10
 from sparktop.analysis.yardsticks import batch_key
 from sparktop.model.instant import Instant
@@ -140,7 +139,7 @@ class YardstickBases:
         nodes = [self._nodes[name] for name in view.nodes if name in self._nodes]
         identities = [node.view.identity for node in nodes]
         setups = [identity.setup for identity in identities if identity.setup is not None]
-        every_process = [process_of(node.view, view.name) for node in nodes]
+        every_process = [node.view.process_of(view.name) for node in nodes]
         processes = [process for process in every_process if process is not None]
         cache = None  # its flags say it where the server's process is known
         if server is None and view.prefix is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -254,3 +256,35 @@ async def test_process_tables_are_read_where_somebody_looks() -> None:
 
 
 # Memory that falls steeply is read several times a second, and no longer than that.
+
+
+@pytest.mark.outside
+def test_threads_of_a_monitor_share_one_memory_pool() -> None:
+    """A thread that begins after it takes no pool of glibc for itself, as others do."""
+    code = """
+import ctypes, os, sys, threading
+from sparktop.watch.monitor import share_memory_pool
+libc = ctypes.CDLL(None)
+libc.fdopen.restype = ctypes.c_void_p
+if "shared" in sys.argv:
+    share_memory_pool()
+began, end = threading.Barrier(3), threading.Event()
+def allocate():
+    block = bytes(100_000)
+    began.wait()
+    end.wait()
+for _ in range(2):
+    threading.Thread(target=allocate).start()
+began.wait()
+stream = ctypes.c_void_p(libc.fdopen(1, b"w"))
+libc.malloc_info(0, stream)
+libc.fflush(stream)
+end.set()
+"""
+    shared, apart = (
+        subprocess.run(  # noqa: S603 - this interpreter, a script of this file
+            [sys.executable, "-c", code, word], capture_output=True, text=True, check=True, timeout=40
+        ).stdout.count("<heap nr=")
+        for word in ("shared", "apart")
+    )
+    assert shared == 1 < apart
