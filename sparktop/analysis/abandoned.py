@@ -57,7 +57,7 @@ ORPHAN_S = 60.0
 _LOOPBACK = ("127.0.0.1", "::1")
 
 
-class _Routed(Struct):
+class _RouterTrust(Struct):
     """Whether a router's count of requests in flight can be believed."""
 
     at: float = -inf
@@ -84,7 +84,7 @@ class _Routed(Struct):
 class _Watched(Struct):
     """What is known about the requests that one server runs now."""
 
-    routed: Mapping[str, _Routed]
+    routed: Mapping[str, _RouterTrust]
     """By name of a router."""
     polled_at: float = -inf
     """Time of the newest sample."""
@@ -248,13 +248,13 @@ class ForNobody(EachServer):
 
     def __init__(self) -> None:
         """Start without having seen anything."""
-        self._routed: dict[str, _Routed] = {}
+        self._routed: dict[str, _RouterTrust] = {}
         super().__init__(lambda: _Watched(self._routed))
 
     def look(self, now: Situation) -> Iterator[Finding]:
         """Yield the servers that have worked for nobody until now."""
         for router in now.routers:
-            self._routed.setdefault(router.name, _Routed()).compare(router, now)
+            self._routed.setdefault(router.name, _RouterTrust()).compare(router, now)
         yield from super().look(now)
 
 
@@ -279,7 +279,7 @@ def _connections(view: BackendView, now: Situation) -> tuple[float, Sockets] | N
     return readings[0] if len(readings) == 1 else None
 
 
-def _router_of(view: BackendView, now: Situation, routed: Mapping[str, _Routed]) -> RouterView | None:
+def _router_of(view: BackendView, now: Situation, routed: Mapping[str, _RouterTrust]) -> RouterView | None:
     """Return the only router before a server, if its count of requests in flight can be believed."""
     mine = [router for router in now.routers if view.name in router.backends]
     router = mine[0] if len(mine) == 1 and mine[0].ok and mine[0].sample.kind != UNKNOWN_KIND else None

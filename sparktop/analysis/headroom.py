@@ -59,7 +59,7 @@ _GOES_ON = 0.5
 _CAME_BACK = 0.25
 """How close an earlier value must come to the window's first or last value to count as equal, as a share of
 the window's change."""
-_Point = tuple[float, float]
+_MeanPoint = tuple[float, float]
 
 
 class Trend(Struct, frozen=True):
@@ -109,7 +109,7 @@ class Fall:
         return seconds <= EXPECTED * (lasted_s - BEGIN_S)
 
 
-def _significant_trend(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
+def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Trend | None:
     """Return the trend of a series if it is significant, and is still going on in the newest part, else None.
 
     Each of `stretches` is a list of (mean time, mean value) of successive time slots, without a gap.
@@ -144,7 +144,7 @@ def _significant_trend(stretches: Sequence[Sequence[_Point]]) -> Trend | None:
     return Trend(slope, last_at - first_at)
 
 
-def _has_come_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> bool:
+def _has_come_back(series: Series, stretches: Sequence[Sequence[_MeanPoint]]) -> bool:
     """Return whether the series made the same change before the first of `stretches`, and then reversed it.
 
     `stretches` are lists of (mean time, mean value) of successive time slots, in the order of time.
@@ -166,9 +166,9 @@ def _has_come_back(series: Series, stretches: Sequence[Sequence[_Point]]) -> boo
     return False
 
 
-def _slot_means(series: Series, slot_s: float) -> list[list[_Point]]:
+def _slot_means(series: Series, slot_s: float) -> list[list[_MeanPoint]]:
     """Return the (mean time, mean value) of time slots as lists; a list ends where a sample is missing."""
-    stretches: list[list[_Point]] = []
+    stretches: list[list[_MeanPoint]] = []
     last_slot = None
     for slot, group in groupby(series, lambda point: None if point[1] is None else point[0] // slot_s):
         if slot is None:

@@ -246,7 +246,7 @@ _TABLE_AGE_S = 15.0
 _GRAPHS = PHASES[-1]
 
 
-class _Machine(Struct, frozen=True):
+class _LoadingMachine(Struct, frozen=True):
     """One machine of a start, at one sample: what grows while it loads, and what works."""
 
     sample: NodeSample
@@ -259,7 +259,7 @@ class _Machine(Struct, frozen=True):
     cpu_percent: float | None
     """Of the busiest of its processes; None if one is not known."""
 
-    def has_moved_since(self, before: _Machine) -> bool:
+    def has_moved_since(self, before: _LoadingMachine) -> bool:
         """Return whether memory or files have grown since an earlier sample."""
         grown = (self.gpu_bytes - before.gpu_bytes, self.own_bytes - before.own_bytes)
         if max(map(abs, grown)) >= _MEMORY_BYTES:
@@ -296,9 +296,9 @@ class StartStallRule:
         self._pid: int | None = None
         self._moved_at: float | None = None
         """When something moved last; None while nothing starts."""
-        self._earlier: dict[str, _Machine] = {}
+        self._earlier: dict[str, _LoadingMachine] = {}
         """By machine: a sample of at least `_WINDOW_S` ago."""
-        self._machines: dict[str, _Machine] = {}
+        self._machines: dict[str, _LoadingMachine] = {}
 
     def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
         """Yield that nothing has moved for minutes in the start of a server."""
@@ -342,7 +342,9 @@ class StartStallRule:
         return state.is_active or before is None or state.has_moved_since(before)
 
 
-def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: NodeSample) -> _Machine:
+def _machine_of(
+    view: BackendView, loading: Loading, machine: NodeView, sample: NodeSample
+) -> _LoadingMachine:
     """Return what a machine shows of a start."""
     loads = sample.workloads
     engine = "" if view.start_memory is None else view.start_memory.process.engine or ""
@@ -362,7 +364,7 @@ def _machine_of(view: BackendView, loading: Loading, machine: NodeView, sample: 
     )
     fresh = loads is not None and (loads.age_s or 0.0) <= _TABLE_AGE_S
     percents = [process.cpu_percent for process in processes]
-    return _Machine(
+    return _LoadingMachine(
         sample,
         sum(gpu.bytes_of(pids) for gpu in gpus),
         sum(process.memory_bytes or 0 for process in processes),
@@ -383,7 +385,11 @@ def _quiet_below_w(gpu: GpuReading, sample: NodeSample) -> float | None:
 
 
 def _finding(
-    view: BackendView, loading: Loading, machines: Sequence[_Machine], seconds: float, past_s: float | None
+    view: BackendView,
+    loading: Loading,
+    machines: Sequence[_LoadingMachine],
+    seconds: float,
+    past_s: float | None,
 ) -> Finding:
     """Return the finding about a start in which nothing has moved for `seconds`."""
     gpus = [gpu for machine in machines for gpu in machine.gpus]

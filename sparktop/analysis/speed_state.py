@@ -59,7 +59,7 @@ _LOCK_CAUSE = "a clock lock (nvidia-smi -lgc) or a limit that the driver does no
 _LOCK_FIX = "nvidia-smi -rgc lifts a clock lock; else check power supply and cooling"
 
 
-class Pace(Struct, frozen=True):
+class ClockPace(Struct, frozen=True):
     """The speed state of a GPU, and since when its readings have shown a slow clock under load."""
 
     state: SpeedState = SpeedState()
@@ -88,14 +88,14 @@ def is_gb10(gpu: GpuReading, *, unified: bool | None) -> bool:
 
 
 def advance_pace(
-    pace: Pace,
+    pace: ClockPace,
     gpu: GpuReading,
     at: float,
     *,
     unified: bool | None,
     shares: Mapping[str, float],
     thresholds: NodeThresholds,
-) -> Pace:
+) -> ClockPace:
     """Return the speed state of a GPU at the time `at` (monotonic seconds); `pace` is its previous state.
 
     `shares` maps each throttle reason to the percentage of the last minute in which it was active.
@@ -105,14 +105,14 @@ def advance_pace(
     gb10, was_slow = is_gb10(gpu, unified=unified), pace.state.word == SLOW_CLOCK
     state = _state_of_reading(gpu, shares, thresholds, gb10=gb10, was_slow=was_slow)
     if state.word != SLOW_CLOCK:
-        return Pace(state)
+        return ClockPace(state)
     since = at if pace.slow_since is None else pace.slow_since
     if at - since >= SLOW_AFTER_S:
-        return Pace(state, since)
-    return Pace(SpeedState(UNKNOWN, f"{state.reason}, for {at - since:.0f} s so far"), since)
+        return ClockPace(state, since)
+    return ClockPace(SpeedState(UNKNOWN, f"{state.reason}, for {at - since:.0f} s so far"), since)
 
 
-def worst_state(paces: Mapping[int, Pace]) -> SpeedState:
+def worst_state(paces: Mapping[int, ClockPace]) -> SpeedState:
     """Return the most severe speed state of the GPUs; with several GPUs its reason names the GPU's index."""
     if not paces:
         return SpeedState(UNKNOWN, "no GPU to look at")

@@ -142,12 +142,10 @@ def _color(value: str) -> str | None:
     return None
 
 
-Gradients = dict[str, tuple[str, ...]]
-"""One to three colours by role, low to high."""
-
-
-def role_colors(given: Mapping[str, str]) -> tuple[bool, dict[str, str], Gradients]:
+def role_colors(given: Mapping[str, str]) -> tuple[bool, dict[str, str], dict[str, tuple[str, ...]]]:
     """Return (whether a btop theme is dark, its colours, its gradients) by sparktop's roles.
+
+    A gradient has one to three colours, low to high.
 
     `given` has its colours by btop's keys.
 

@@ -186,9 +186,9 @@ def _waiting_by_reason(engine: Engine, _: EngineHistograms) -> Mapping[str, floa
     return {"capacity": gauges.waiting - gauges.deferred, "deferred": gauges.deferred}
 
 
-_Metric = tuple[str, str, str, Callable[[Engine, EngineHistograms], PageValue]]
+_PageMetric = tuple[str, str, str, Callable[[Engine, EngineHistograms], PageValue]]
 """(type, name without "vllm:", the label whose values a mapping has, function for the values)."""
-_METRICS: tuple[_Metric, ...] = (
+_METRICS: tuple[_PageMetric, ...] = (
     ("counter", "estimated_read_bytes_per_gpu", "", _bytes_read_per_gpu),
     ("gauge", "num_requests_running", "", lambda engine, _: engine.gauges.running),
     ("gauge", "num_requests_waiting", "", lambda engine, _: engine.gauges.waiting),
@@ -217,7 +217,7 @@ _METRICS: tuple[_Metric, ...] = (
     ),
     ("histogram", "iteration_tokens_total", "", _step_histogram),
 )
-_DRAFTS: tuple[_Metric, ...] = (
+_DRAFTS: tuple[_PageMetric, ...] = (
     ("counter", "spec_decode_num_drafts", "", lambda engine, _: engine.tally.drafts),
     (
         "counter",
@@ -263,7 +263,7 @@ def engine_page(
     ]
     drafts = _DRAFTS if any(engine.profile.drafts for engine, _ in cores) else ()
     names = (name for name in cores[0][1].by_name if answers is not None or name not in _ONLY_OVER_HTTP)
-    counted: Iterator[_Metric] = (("histogram", name, "", partial(_histogram, name)) for name in names)
+    counted: Iterator[_PageMetric] = (("histogram", name, "", partial(_histogram, name)) for name in names)
     for kind, name, label, value in (*_METRICS, *drafts, *counted):
         stem = f"vllm:{name}{'_total' if kind == 'counter' else ''}"
         lines.append(f"# TYPE {stem} {kind}")

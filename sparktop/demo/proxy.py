@@ -49,7 +49,7 @@ class _Attempt(Struct):
     """Whether the attempt's result has been reported to the routing strategy."""
 
 
-class _UnreachableError(Exception):
+class _NoConnectionError(Exception):
     """No connection to a backend could be made."""
 
 
@@ -122,7 +122,7 @@ class Proxy:
                 self._router.record_start(backend, time.monotonic())
                 try:
                     return await self._send_once(request, body, attempt)
-                except _UnreachableError as error:
+                except _NoConnectionError as error:
                     self._report_result(attempt, ok=False, status=_INTERNAL)
                     if retries == _RETRIES:
                         message = f"litellm.InternalServerError: {error}"
@@ -148,7 +148,7 @@ class Proxy:
                 url, data=body, headers=kind | (MARKED if MARK in request.headers else {})
             )
         except (aiohttp.ClientConnectionError, OSError) as error:
-            raise _UnreachableError(f"Connection error: {clean(error, 120)}") from error
+            raise _NoConnectionError(f"Connection error: {clean(error, 120)}") from error
         async with answer:
             if answer.status != _OK:
                 return await self._pass_refusal_on(answer, attempt)

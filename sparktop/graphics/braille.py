@@ -49,7 +49,7 @@ _LITTLE = 1 / 8
 # Cells of one layer, by digit: 0, 1, or 2 where either would do.
 _RUNS = re.compile("2*0[02]*|2*1[12]*|2+")
 
-Values = Sequence[float | None]
+GraphValues = Sequence[float | None]
 """A value for each time slot, None where it is not known."""
 Slot = TypeVar("Slot")
 """What a graph shows of a time slot: a height in dots, two of them, or a value."""
@@ -90,7 +90,7 @@ _DOTTED = chr(0x2800 + _LEFT[0])
 layer."""
 
 
-def _heights_in_dots(values: Values, dots: int, top: float) -> list[int]:
+def _heights_in_dots(values: GraphValues, dots: int, top: float) -> list[int]:
     """Return the height of each value in dots, on a scale where `top` is `dots` high.
 
     A missing value (None, NaN) has the height 0, any other value at least 1.
@@ -123,7 +123,7 @@ def _dot_columns(slots: list[Slot], width: int, end_slot: int, empty: Slot) -> l
     return [empty] * (count - len(shown_slots)) + shown_slots + [empty] * (1 - end_slot % 2)
 
 
-def _newest_values(values: Values, width: int) -> Values:
+def _newest_values(values: GraphValues, width: int) -> GraphValues:
     return values[max(0, len(values) - 2 * width) :]
 
 
@@ -156,7 +156,7 @@ def _area_column(left: int, right: int, height: int) -> str:
     return _column_chars(left, right, height, _SOLID)[::-1]
 
 
-def area(values: Values, width: int, height: int, top: float, *, end_slot: int = 1) -> list[str]:
+def area(values: GraphValues, width: int, height: int, top: float, *, end_slot: int = 1) -> list[str]:
     """Draw a filled area graph, the newest value at the right; return `height` rows of `width` cells.
 
     Values are clipped to 0…`top`; cells at the left stay empty if there are too few values. `end_slot` is the
@@ -170,7 +170,7 @@ def area(values: Values, width: int, height: int, top: float, *, end_slot: int =
     return _rows_of_columns(list(map(_area_column, columns[::2], columns[1::2], repeat(height))), height)
 
 
-def clipped_cells(values: Values, width: int, top: float, *, end_slot: int = 1) -> list[int]:
+def clipped_cells(values: GraphValues, width: int, top: float, *, end_slot: int = 1) -> list[int]:
     """Return the indexes of the cells of a graph of `width` cells that have a value far above `top`.
 
     The values and their time slots are those of `area`. A little above, the highest dot says enough.
@@ -185,7 +185,7 @@ def clipped_cells(values: Values, width: int, top: float, *, end_slot: int = 1) 
     return sorted(cell for cell in cells if cell >= 0)
 
 
-def _stack_heights(lower: Values, upper: Values, height: int, top: float) -> list[tuple[int, int]]:
+def _stack_heights(lower: GraphValues, upper: GraphValues, height: int, top: float) -> list[tuple[int, int]]:
     """Return (height of the lower area, height of both areas) in dots for each time slot.
 
     If one of the two values is unknown, it counts as 0; if both are unknown, both heights are 0. An upper
@@ -218,7 +218,7 @@ def _stack_heights(lower: Values, upper: Values, height: int, top: float) -> lis
     return result
 
 
-def _without_negative(values: Values) -> list[float | None]:
+def _without_negative(values: GraphValues) -> list[float | None]:
     """Return the values with None for NaN, and with 0 for those below 0."""
     # As in `_heights_in_dots`, without calls for each value.
     known = [None if value is None or value != value else value for value in values]  # noqa: PLR0124 - NaN
@@ -289,7 +289,7 @@ def _mask_with_gap(dots: tuple[int, ...], low: int, both: int) -> int:
 
 
 def _stacked_cells(
-    lower: Values, upper: Values, width: int, height: int, top: float, end_slot: int
+    lower: GraphValues, upper: GraphValues, width: int, height: int, top: float, end_slot: int
 ) -> tuple[list[str], list[str]]:
     """Return a stacked graph as rows of characters, and as rows of layers (a digit per cell)."""
     if width <= 0 or height <= 0:
@@ -311,7 +311,7 @@ def _layer_runs(chars: str, layers: str) -> LayeredRow:
 
 
 def draw_stacked(
-    lower: Values, upper: Values, width: int, height: int, top: float, *, end_slot: int = 1
+    lower: GraphValues, upper: GraphValues, width: int, height: int, top: float, *, end_slot: int = 1
 ) -> list[LayeredRow]:
     """Draw an area graph of `upper` on top of one of `lower`; return rows of (text, layer) segments.
 
@@ -351,7 +351,7 @@ def _mirrored_column(left: tuple[int, int], right: tuple[int, int], height: int)
 
 
 def draw_mirrored(
-    up: Values, down: Values, width: int, height: int, top: float, *, end_slot: int = 1
+    up: GraphValues, down: GraphValues, width: int, height: int, top: float, *, end_slot: int = 1
 ) -> list[str]:
     """Draw two area graphs on a common centre line, `up` growing upward and `down` downward; return the rows.
 
@@ -381,7 +381,7 @@ LEVEL, UP, DOWN = "─", "▲", "▼"
 """Characters of `lead_row`: neither series leads; the first series leads; the second series leads."""
 
 
-def cell_means(values: Values, width: int, end_slot: int) -> list[float | None]:
+def cell_means(values: GraphValues, width: int, end_slot: int) -> list[float | None]:
     """Return a mean for each of `width` cells, each of which covers two time slots of `values`.
 
     The newest value is in the last cell, and in the time slot number `end_slot`. A cell holds the slots 2k

@@ -192,9 +192,6 @@ _STAMP_LENGTH = 16
 _NAME_LENGTH = 40
 """Most characters of a subject in the name of a copy."""
 
-Report = Callable[[str, Severity], None]
-"""Receives a sentence about the copies."""
-
 
 def incident_folder(flight: Path) -> Path:
     """Return the folder of the incidents, beside the folder `flight` of the flight recorder."""
@@ -208,7 +205,7 @@ class Incidents:
     are written in threads of their own, so that recording continues meanwhile.
     """
 
-    def __init__(self, folder: Path, kinds: Collection[str], report: Report) -> None:
+    def __init__(self, folder: Path, kinds: Collection[str], report: Callable[[str, Severity], None]) -> None:
         """Prepare to save the alerts whose kind is in `kinds` (such as "unreachable") in `folder`.
 
         `report` receives one line for each incident, saved or not; it is called in another thread.

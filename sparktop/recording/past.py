@@ -1,6 +1,6 @@
 """Recent snapshots, kept compressed in memory, so that the screen can show a past moment.
 
-`Past` keeps those of the last half hour, all but the newest as `Chunk`s of compressed bytes.
+`Past` keeps those of the last half hour, all but the newest as `PictureChunk`s of compressed bytes.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class PictureStamp(Struct, frozen=True):
     generation_tps: float | None
 
 
-class Chunk:
+class PictureChunk:
     """Successive pictures as compressed bytes: a tenth of what the objects take.
 
     The pages of their histories are not among these bytes: they stay shared with other pictures. So do the
@@ -203,9 +203,9 @@ class Past:
 
     def __init__(self) -> None:
         """Start without pictures."""
-        self._sparse: deque[Chunk] = deque()
+        self._sparse: deque[PictureChunk] = deque()
         self._recent: deque[PastPicture] = deque()
-        self._read: tuple[Chunk, list[PastPicture]] | None = None
+        self._read: tuple[PictureChunk, list[PastPicture]] | None = None
         """The chunk that was read last, and its pictures."""
         self._events: dict[tuple[datetime, str, str], Event] = {}
         self._least_apart_s = 1.0
@@ -226,7 +226,7 @@ class Past:
         """
         sparse, recent = [*self._sparse], [*self._recent]
         needed = (chunk for chunk in sparse if chunk.stamps[-1].wall >= start and chunk.stamps[0].at < before)
-        for picture in chain(chain.from_iterable(map(Chunk.pictures, needed)), recent):
+        for picture in chain(chain.from_iterable(map(PictureChunk.pictures, needed)), recent):
             if picture.wall >= start and picture.at < before:
                 yield picture
 
@@ -271,7 +271,7 @@ class Past:
         if newest is not None and not self._is_later(newest, snapshot.at, 1.0):
             return
         if (sources > FEW_SOURCES or scraped > FEW_SCRAPED) and self._recent:
-            self._sparse.append(Chunk(self._recent))
+            self._sparse.append(PictureChunk(self._recent))
             self._recent.clear()
         self._recent.append(picture_of(snapshot, band))
         for event in snapshot.events:
@@ -299,7 +299,7 @@ class Past:
                     pictures.append(picture)
                     last = picture
             if pictures:
-                self._sparse.append(Chunk(pictures))
+                self._sparse.append(PictureChunk(pictures))
         while self._sparse and self._sparse[0].stamps[-1].at < at - KEPT_S:
             self._sparse.popleft()
 

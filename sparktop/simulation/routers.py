@@ -29,7 +29,7 @@ SHARE = 0.5
 request is not enough."""
 
 
-class _Window:
+class _Expiring:
     """A counter that drops to 0 `WINDOW_S` seconds after its first count; later counts do not delay this."""
 
     def __init__(self) -> None:
@@ -50,15 +50,15 @@ class Cooldown:
     """The backends that are cooling down (get no requests), as in LiteLLM 1.83 to 1.109 by default.
 
     A backend cools down for `seconds` if at least two of its requests were counted in the last minute or less
-    (see `_Window`), and more than half of them failed. It also cools down if a request was answered 429, 401
+    (`_Expiring`), and more than half of them failed. It also cools down if a request was answered 429, 401
     or 404. Failures during the cooldown do not prolong it.
     """
 
     def __init__(self, backends: int, seconds: float | None = COOLDOWN_S) -> None:
         """Start without a cooldown; each lasts `seconds`, None for no cooldowns at all."""
         self._seconds = seconds
-        self._fails = [_Window() for _ in range(backends)]
-        self._successes = [_Window() for _ in range(backends)]
+        self._fails = [_Expiring() for _ in range(backends)]
+        self._successes = [_Expiring() for _ in range(backends)]
         self._until: dict[int, float] = {}
         """End of the current or latest cooldown, by backend."""
 
@@ -124,7 +124,7 @@ class Router:
         self._random = random.Random(seed)  # noqa: S311
         self._cooldown = Cooldown(backends, self.settings.cooldown_s)
         is_exact = strategy == "shortest-queue"
-        self._counts = Counts(backends, RouterSettings() if is_exact else self.settings)
+        self._counts = LateCounts(backends, RouterSettings() if is_exact else self.settings)
         self._next = 0
         """The backend whose turn is next."""
 
@@ -180,7 +180,7 @@ class Router:
 # A simulated router's counts of requests in flight, which may be late or read periodically.
 
 
-class Counts:
+class LateCounts:
     """A router's counts of requests in flight, one per backend, which can be late.
 
     A count rises `increment_lag_s` after a request went to its backend, and falls at the request's end. With

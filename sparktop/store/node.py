@@ -18,7 +18,7 @@ from sparktop.analysis.placement import engine_processes, orphaned_pids
 from sparktop.analysis.speed_state import (
     SLOW_CLOCK,
     UNKNOWN,
-    Pace,
+    ClockPace,
     StepPace,
     advance_pace,
     is_gb10,
@@ -90,7 +90,7 @@ class NodeTrack:
         self._thresholds = thresholds
         self._histories = HistoryTable(_REMEMBERED)
         self._minute = ThrottledMinute()
-        self._paces: dict[int, Pace] = {}
+        self._paces: dict[int, ClockPace] = {}
         self._trend: Trend | None = None
         self._trend_at: float | None = None
         self._loaded_at = -math.inf
@@ -201,13 +201,13 @@ class NodeTrack:
             if self._failed:
                 # A slow clock stays what it is; what was counted towards another state begins anew.
                 self._paces = {
-                    index: pace if pace.state.word == SLOW_CLOCK else Pace(pace.state)
+                    index: pace if pace.state.word == SLOW_CLOCK else ClockPace(pace.state)
                     for index, pace in self._paces.items()
                 }
             self._failed, known_at = False, sample.at
             self._paces = {
                 gpu.index: advance_pace(
-                    self._paces.get(gpu.index, Pace()),
+                    self._paces.get(gpu.index, ClockPace()),
                     gpu,
                     sample.at,
                     unified=sample.memory.unified,

@@ -34,7 +34,7 @@ from sparktop.store import Store
 from sparktop.ui.cadence import Cadence
 from sparktop.ui.keys import key_table
 from sparktop.ui.remembered import recall, remember, state_file, with_configured
-from sparktop.ui.rewind import Rewind, Timeline
+from sparktop.ui.rewind import PastTimeline, Rewind
 from sparktop.ui.screens.base import is_outdated
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
@@ -101,7 +101,7 @@ class SparktopApp(ThemedApp):
         state: Path | None = None,
         watch: Watch | None = None,
         env: Mapping[str, str] | None = None,
-        timeline: Timeline | None = None,
+        timeline: PastTimeline | None = None,
     ) -> None:
         """Draw the snapshots that `take` returns, and run `monitor`, which polls (None: the caller polls).
 
@@ -124,7 +124,7 @@ class SparktopApp(ThemedApp):
         self._state = state
         self._take = take
         self.rewind = Rewind()
-        self.timeline: Timeline = timeline or self.rewind
+        self.timeline: PastTimeline = timeline or self.rewind
         self.meter = TerminalMeter()
         self.role_styles = RoleStyles(palette, color=not self.no_color_wanted)
         self.overview = OverviewScreen(

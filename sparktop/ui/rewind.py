@@ -169,5 +169,5 @@ class Rewind:
         self._shown = picture
 
 
-Timeline: TypeAlias = "Rewind | Replay"
+PastTimeline: TypeAlias = "Rewind | Replay"
 """Chooses the moment on the screen; the keys of the overview move it."""

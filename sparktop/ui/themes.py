@@ -28,7 +28,7 @@ Toast.-error { color: $error; text-style: bold; }
 """Style of a notice: one row, or up to three where a message is longer than the screen is wide."""
 
 
-class Notice(Notification):
+class ScreenNotice(Notification):
     """A notification that a screen may show just as it expires.
 
     Textual's timer never ends a loop of negative intervals, so the time left is more than 0.
@@ -69,7 +69,7 @@ class ThemedApp(App[None]):
     ) -> None:
         """Show a notice, for `timeout` seconds (None: the usual time)."""
         seconds = self.NOTIFICATION_TIMEOUT if timeout is None else timeout
-        self.post_message(Notify(Notice(message, title, severity, seconds, markup=markup)))
+        self.post_message(Notify(ScreenNotice(message, title, severity, seconds, markup=markup)))
 
     def on_notify(self, event: Notify) -> None:
         """Remove the notices that the new one replaces: all except those of a higher severity.

@@ -11,7 +11,7 @@ from statistics import median
 from msgspec import structs
 from msgspec.structs import replace
 
-from sparktop.analysis.speed_state import Pace, advance_pace
+from sparktop.analysis.speed_state import ClockPace, advance_pace
 from sparktop.analysis.wall import node_of
 from sparktop.engines.tables import RUNNING
 from sparktop.errors import UsageError
@@ -421,7 +421,7 @@ class MachineFeed:
         self._found_at = self._read_at = self._raw_at = float("-inf")
         self._rest_until = float("-inf")
         """After trouble, nothing is asked before this time (monotonic seconds)."""
-        self._paces: dict[str, Pace] = {}
+        self._paces: dict[str, ClockPace] = {}
         self._seen: dict[str, float] = {}
         """Time of the newest sample that was delivered, by name of the machine, of those that are nodes."""
 
@@ -589,7 +589,7 @@ class MachineFeed:
         left_bytes, warn_bytes, _ = memory_limits(sample.memory, thresholds) or (math.inf, 0.0, 0.0)
         if left_bytes < warn_bytes:
             alerts.add("headroom")
-        pace = Pace()
+        pace = ClockPace()
         for gpu in sample.gpus[:1]:  # which stands for all of them
             pace = self._paces[machine.name] = advance_pace(
                 self._paces.get(machine.name, pace),

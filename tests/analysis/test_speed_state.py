@@ -9,7 +9,7 @@ import pytest
 
 from sparktop.analysis.bandwidth import read_percent
 from sparktop.analysis.loading import StartClock, best_past, is_warm
-from sparktop.analysis.speed_state import Pace, advance_pace
+from sparktop.analysis.speed_state import ClockPace, advance_pace
 from sparktop.analysis.yardsticks import one_request_tps
 from sparktop.model.node import GpuReading, ModelWeights
 from sparktop.model.snapshot import LAST_TIME, PHASES, PastStart, SpeedState
@@ -41,7 +41,7 @@ def after(
     thresholds: NodeThresholds | None = None,
 ) -> SpeedState:
     """Return the state after readings at intervals of 2 s."""
-    pace = Pace()
+    pace = ClockPace()
     for number, gpu in enumerate(readings):
         pace = advance_pace(
             pace,

@@ -8,9 +8,9 @@ from itertools import pairwise
 from sparktop.model.event import Event, Severity
 from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.recording.past import (
-    Chunk,
     Past,
     PastPicture,
+    PictureChunk,
 )
 from sparktop.report.json_snapshot import to_json
 from stage.rehearsal import Rehearsal
@@ -80,7 +80,7 @@ def test_compressed_pictures_have_the_same_figures() -> None:
     """All that a report says of a snapshot, every point of its histories, times and load."""
     rehearsal = Rehearsal(nodes=2)
     pictures = [PastPicture(rehearsal.play(5).snapshot()) for _ in range(4)]
-    chapter = Chunk(pictures)
+    chapter = PictureChunk(pictures)
     found = chapter.pictures()
     assert [to_json(one.snapshot) for one in found] == [to_json(one.snapshot) for one in pictures]
     for read, written in zip(found, pictures, strict=True):

@@ -132,18 +132,18 @@ def _events_frame(rows: list[Row], width: int, height: int, note: Row, *, select
     return frame_rows(drawn, width, height, role=role, title=title, note=note)
 
 
-def _alerts_and_events(snapshot: Snapshot) -> tuple[list[_Entry], list[_Entry]]:
+def _alerts_and_events(snapshot: Snapshot) -> tuple[list[_EventEntry], list[_EventEntry]]:
     """Return the active alerts, and the events, newest first."""
     happened = [_entry(event) for event in reversed(snapshot.events_beside_alerts)]
     return [_entry(alert) for alert in snapshot.alerts], happened
 
 
-_Entry = tuple[Row, str, str, tuple[str, ...]]
+_EventEntry = tuple[Row, str, str, tuple[str, ...]]
 """An alert or event: sign, subject and of an event its time; the message, its role, and what stands after it:
 of an alert since when it holds, then the values."""
 
 
-def _entry_rows(entry: _Entry, width: int, most_rows: int) -> list[Row]:
+def _entry_rows(entry: _EventEntry, width: int, most_rows: int) -> list[Row]:
     """Return an entry in at most `most_rows` rows, with the message wrapped.
 
     If the message needs more rows, it is shortened to a single row.
@@ -178,7 +178,7 @@ def _with_values(row: Row, values: Sequence[str], width: int) -> Row:
     return [*row, label(text)] if text else row
 
 
-def _entry(event: Alert | Event) -> _Entry:
+def _entry(event: Alert | Event) -> _EventEntry:
     about = (event.id if isinstance(event, Alert) else event.about) or ""
     role = "muted" if event.severity is Severity.INFO else alert_role(about, event.severity)
     sign = (f" {SEVERITY_SIGNS[event.severity]} ", role)

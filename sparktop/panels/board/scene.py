@@ -243,7 +243,7 @@ def too_small_rows(width: int, height: int) -> list[Row]:
 
 _WIDE_ROWS = 3
 """Most rows of an entry of a list with many columns; in higher entries, graphs use the cells better."""
-_View = TypeVar("_View", NodeView, BackendView)
+_Listed = TypeVar("_Listed", NodeView, BackendView)
 
 
 DrawnList = tuple[list[Row], list[Place]]
@@ -379,7 +379,7 @@ def visible_count(place: Place, count: int, *, wide: bool) -> int:
 
 
 def _rows_of_several_columns(
-    place: Place, views: Sequence[_View], draw: Callable[[_View, int], Row]
+    place: Place, views: Sequence[_Listed], draw: Callable[[_Listed, int], Row]
 ) -> list[Row]:
     """Return the rows of a list with several columns; `draw` returns an entry of a given width in cells."""
     cells = (place.width - 2) // place.columns

@@ -288,7 +288,7 @@ _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_80
 _MINUTE_S, _DAY_S = 60, 86_400
 
 
-class Point(NamedTuple):
+class CurvePoint(NamedTuple):
     """A value at a time (Unix seconds); if it is a mean, `low` and `high` are the range of its values."""
 
     at: float
@@ -297,7 +297,7 @@ class Point(NamedTuple):
     high: float
 
 
-Points = Sequence[Point | None]
+Points = Sequence[CurvePoint | None]
 """Points in the order of time; None is a gap."""
 
 
@@ -312,7 +312,7 @@ class TimeLine(Struct, frozen=True):
     """Whether the curve is dashed and has no name, because another curve of the same name has it."""
 
     @property
-    def known(self) -> list[Point]:
+    def known(self) -> list[CurvePoint]:
         """The points without the gaps."""
         return [point for point in self.points if point is not None]
 
@@ -366,9 +366,9 @@ def bin_points(points: Points, start: float, end: float, count: int) -> Points:
     ]
 
 
-def _mean_point(points: Sequence[Point]) -> Point:
+def _mean_point(points: Sequence[CurvePoint]) -> CurvePoint:
     count = len(points)
-    return Point(
+    return CurvePoint(
         sum(point.at for point in points) / count,
         sum(point.value for point in points) / count,
         min(point.low for point in points),
@@ -479,7 +479,7 @@ def _path_data(places: Iterable[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{svg.short(x)} {svg.short(y)}" for x, y in places)
 
 
-def _runs_of_points(points: Points) -> Iterator[list[Point]]:
+def _runs_of_points(points: Points) -> Iterator[list[CurvePoint]]:
     """Yield the points of each part of a curve without gaps, as a list."""
     for _, group in groupby(points, lambda point: point is None):
         if run := [point for point in group if point is not None]:

@@ -18,7 +18,7 @@ from msgspec.structs import astuple
 from sparktop.analysis.bandwidth import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.evidence import Evidence, MachineEvidence, MachinePoll, Peer, Poll
 from sparktop.analysis.limited_by import limited_by
-from sparktop.analysis.speed_state import Pace, advance_pace, worst_state
+from sparktop.analysis.speed_state import ClockPace, advance_pace, worst_state
 from sparktop.model.engine import EngineSample, LaneSample, kv_fullest_percent, kv_used_percent, lane_sum
 from sparktop.model.failure import Failure
 from sparktop.model.node import NodeSample
@@ -408,7 +408,7 @@ class _MachineSamples(Struct):
 
     points: list[NodePoint] = field(default_factory=list)
     newest: NodeSample | None = None
-    paces: dict[int, Pace] = field(default_factory=dict)
+    paces: dict[int, ClockPace] = field(default_factory=dict)
     """The state of each GPU's clock, by its index."""
     usual_mhz: float | None = None
     """The highest SM clock that its GPU had under load."""
@@ -421,7 +421,7 @@ class _MachineSamples(Struct):
             self.usual_mhz = max(self.usual_mhz or 0.0, point.poll.clock_mhz)
         self.paces = {
             gpu.index: advance_pace(
-                self.paces.get(gpu.index, Pace()),
+                self.paces.get(gpu.index, ClockPace()),
                 gpu,
                 sample.at,
                 unified=sample.memory.unified,

@@ -99,9 +99,9 @@ _SWEEP_FIGURES = (
 )
 
 
-Entry = tuple[str, str, Key | None]
+HelpEntry = tuple[str, str, Key | None]
 """A line of the help: what it explains, the explanation, and the key whose action it describes."""
-HelpSection = tuple[str, Sequence[Entry]]
+HelpSection = tuple[str, Sequence[HelpEntry]]
 """A heading and its entries."""
 
 

@@ -32,7 +32,7 @@ from sparktop.panels.board.view import Arrangement, Preset, Sort, View, filtered
 from sparktop.panels.parts.text import Row
 from sparktop.ui.canvas import Canvas
 from sparktop.ui.keys import with_moved_keys
-from sparktop.ui.rewind import Rewind, Timeline
+from sparktop.ui.rewind import PastTimeline, Rewind
 from sparktop.ui.screens.canvas_screen import CanvasScreen
 from sparktop.ui.styles import RoleStyles
 
@@ -127,7 +127,7 @@ class OverviewScreen(CanvasScreen):
         """Names of the keys that cannot help in this program: the row of keys leaves them out."""
         self.notice: str | None = None
         """Text for the header: why polls or drawings are slower than requested; None if they are not."""
-        self.timeline: Timeline = Rewind()
+        self.timeline: PastTimeline = Rewind()
         """Chooses the moment on the screen."""
         self.desk: Desk
         """Starts and stops sweeps."""
