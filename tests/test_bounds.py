@@ -25,7 +25,7 @@ agent.reader.LONGEST_LINE 4 kB
 agent.access._MOST_TOKEN 1024
 browser.server.MOST_VIEWERS 64
 browser.server._MOST_FORM 4 kB
-browser.results._MOST_FILES 2000
+browser.drawing._MOST_FILES 2000
 hardware.kernel_file.MOST_BYTES 4 MiB
 hardware.ras.MOST_BYTES 4 MiB
 hardware.ras.MOST_RANKS 4096
