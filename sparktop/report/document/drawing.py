@@ -17,9 +17,10 @@ from msgspec.structs import replace
 
 from sparktop.graphics import svg
 from sparktop.graphics.axes import PlotAxis, nice_ceiling
-from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.cells import cell_width
 from sparktop.graphics.numbers import tick
 from sparktop.model.text import clean
+from sparktop.panels.parts.text import fitted_names
 from sparktop.report.html import COLORS
 
 # Colour-blind readers can distinguish the first five of each, which differ in lightness, or as blue and
@@ -132,13 +133,11 @@ def series_class(number: int) -> str:
     return f"s{number % _SERIES}"
 
 
-def shorten_name(name: str, most: int) -> str:
-    """Return an untrusted name without control characters; the middle is cut beyond `most` terminal cells."""
-    name = clean(name)
-    if cell_width(name) <= most:
-        return name
-    end = name[-(most // 3) :]
-    return f"{fit(name, most - cell_width(end)).rstrip('… ')}…{end}"
+def short_names(names: Sequence[str], most: int = _NAME_CELLS) -> list[str]:
+    """Return untrusted names without control characters, cut to terminal cells so that they stay distinct."""
+    cleaned = tuple(map(clean, names))
+    fitted = fitted_names(cleaned, most)
+    return [fitted[name].rstrip() for name in cleaned]
 
 
 class Frame(Struct, frozen=True):
@@ -204,7 +203,7 @@ class Frame(Struct, frozen=True):
             y = self.bottom + 50 + _NOTE_HEIGHT * number
             if kind:
                 yield svg.line(2, y - 4, 18, y - 4, class_=kind)
-            yield svg.text(shorten_name(words, NOTE_CELLS), 24, y)
+            yield svg.text(*short_names([words], NOTE_CELLS), 24, y)
 
     def names(
         self, ends: Sequence[tuple[str, float, float]], numbers: Sequence[int] | None = None
@@ -217,8 +216,10 @@ class Frame(Struct, frozen=True):
         points = [(self.x(x), self.y(y)) for _, x, y in ends]
         moved = spread([y for _, y in points], _NAMES_APART, TOP + 4, self.bottom - 2)
         numbered = range(len(ends)) if numbers is None else numbers
-        for number, (name, _, _), (x, y), moved_y in zip(numbered, ends, points, moved, strict=True):
-            words = svg.text(shorten_name(name, _NAME_CELLS), self.right + 4, moved_y + 4, class_="label")
+        names = [name for name, _, _ in ends]
+        places = zip(numbered, names, short_names(names), points, moved, strict=True)
+        for number, name, short_name, (x, y), moved_y in places:
+            words = svg.text(short_name, self.right + 4, moved_y + 4, class_="label")
             lead = svg.line(x + 6, y, self.right + 2, moved_y, class_="lead")
             yield svg.element("g", svg.title_element(clean(name)), lead, words, class_=series_class(number))
 
@@ -252,7 +253,7 @@ def _tick_values(axis: PlotAxis) -> list[float]:
 
 def label_width(names: Sequence[str]) -> float:
     """Return the width in SVG units that the names of curves need at the right of a plot."""
-    longest = max((cell_width(shorten_name(name, _NAME_CELLS)) for name in names), default=0)
+    longest = max(map(cell_width, short_names(names)), default=0)
     return 14 + longest * CHARACTER * _BOLD
 
 
@@ -492,9 +493,7 @@ def _mark_lines(marks: Sequence[TimeMark], frame: Frame) -> Iterator[str]:
     for mark in sorted(marks, key=lambda mark_of_kind: rank.index(mark_of_kind.kind))[:_MOST_INSTANTS]:
         x = frame.x(mark.at)
         inside = [
-            svg.title_element(
-                f"{datetime.fromtimestamp(mark.at, UTC):%H:%M:%S} {shorten_name(mark.words, 120)}"
-            ),
+            svg.title_element(f"{datetime.fromtimestamp(mark.at, UTC):%H:%M:%S} {clean(mark.words, 120)}"),
             svg.line(x, TOP, x, frame.bottom),
         ]
         inside += [svg.text(mark.sign, x, TOP - 3, class_="middle small")] if mark.sign else []

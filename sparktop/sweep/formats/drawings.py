@@ -26,6 +26,7 @@ from sparktop.report.document.drawing import (
     Frame,
     label_width,
     series_class,
+    short_names,
 )
 from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
 from sparktop.sweep.terms.definitions import METRICS, Metric
@@ -97,11 +98,19 @@ def curve_drawings(
     `beside` are series of other sources to compare with; `plots` have the limits to draw.
     """
     points_by_axis, axis = by_load(series)
+    points = {level.load.point for a_series in series for level in a_series.levels}
     loads_beside, other_axis = by_load(beside)
     loads_beside = loads_beside if other_axis == axis else []
     limits = {plot.metric: plot.limits for plot in plots}
     for plot in curve_plots(points_by_axis, beside=loads_beside):
-        yield curve_drawing(replace(plot, limits=limits.get(plot.metric, ())), axis)
+        of_metric = limits.get(plot.metric, ())
+        if axis in {LENGTH, DEPTH}:  # a limit of one concurrency holds along the axis, or is not on it
+            of_metric = tuple(
+                replace(limit, concurrency=None)
+                for limit in of_metric
+                if limit.concurrency is None or points == {concurrency_point(limit.concurrency)}
+            )
+        yield curve_drawing(replace(plot, limits=of_metric), axis)
 
 
 def curve_drawing(plot: CurvePlot, x_title: str = LoadKind.CONCURRENCY.amount) -> Drawing:
@@ -238,14 +247,15 @@ def plot(series: Sequence[LevelSeries], name: str, width: int) -> str:
     metric = METRICS[name]
     figure.title(f"{metric.title} ({metric.unit}) against {_against(places[0].kind.amount)}")
     legend: list[str] = []
-    for number, (label, points) in enumerate(curves):
+    labels = short_names([label for label, _ in curves], _LABEL_CELLS)
+    for number, (label, (_, points)) in enumerate(zip(labels, curves, strict=True)):
         marker = _MARKS[number % len(_MARKS)]
         xs, ys = [_axis_position(point) for point in points], list(points.values())
         line = figure.signal(xs, ys, marker="braille")
         line.lines()
         figure.draw(line)
         figure.draw(figure.signal(xs, ys, marker=marker))
-        legend.append(f"{marker} {clean(label, _LABEL_CELLS)}")
+        legend.append(f"{marker} {label}")
     figure.ruler("x").ticks(
         [_axis_position(position) for position in places], [position.words for position in places]
     )

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from xml.etree import ElementTree as ET
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.colors.mixing import contrast
+from sparktop.model.sweep import CurvePlot, LimitLine
 from sparktop.report.document.drawing import ON_DARK, ON_LIGHT, STYLE, Drawing, sheet
 from sparktop.sweep.compare.series import LevelSeries, load_reference, published_series
 from sparktop.sweep.formats.drawings import curve_drawings, plots
@@ -102,3 +105,32 @@ def test_names_in_a_plot_are_clean_and_short() -> None:
     text = plots([made_series("\x1b[2Jx" + "y" * 500, {1: (10.0,), 2: (20.0,)})])
     assert "\x1b" not in text
     assert "y" * 30 not in text
+
+
+@pytest.mark.parametrize("different", ["gpt-oss-120b-{}-on-two-sparks", "gpt-oss-120b-on-two-sparks-{}"])
+def test_long_names_in_a_plot_stay_distinct(different: str) -> None:
+    """Names that differ in their middle or at their end alone, in a drawing and in text."""
+    series = [made_series(different.format(name), {1: (10.0,), 2: (20.0,)}) for name in "ab"]
+    (drawing,) = drawn(*series)
+    labels = [one.text for one in of_class(parsed(drawing), "label")]
+    legend = re.findall(r"[●▲] (\S+)", plots(series))
+    assert [len(set(labels)), len(set(legend))] == [2, 2], (labels, legend)
+
+
+@pytest.mark.parametrize(("counts", "is_across"), [((1,), True), ((1, 2), False)])
+def test_a_limit_of_one_request_is_drawn_over_tokens_only_where_all_are_alone(
+    counts: tuple[int, ...], *, is_across: bool
+) -> None:
+    """It holds at every depth for requests one at a time; for others there is no place on the axis."""
+    series = made_series("a", dict.fromkeys(counts, (10.0, 11.0)))
+    loads = [(level, replace(level.load, depth=depth)) for level in series.levels for depth in (0, 4096)]
+    levels = tuple(replace(level, load=load) for level, load in loads)
+    limit = LimitLine("decode_tps", "one request: 12 tok/s", 12.0, concurrency=1)
+    plot = CurvePlot("decode_tps", "", "", "", more_is_better=True, lines=(), limits=(limit,))
+    (drawing,) = curve_drawings([replace(series, levels=levels)], (), [plot])
+    grid, limits = (
+        [re.sub(r" [\d.]+", "", one.get("d", "")) for one in of_class(parsed(drawing), kind)]
+        for kind in ("grid", "limit")
+    )
+    assert (limits[1:] == grid[:1]) is is_across  # the first is the sample beside its words
+    assert bool(limits) is is_across
