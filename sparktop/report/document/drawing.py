@@ -203,7 +203,7 @@ class Frame(Struct, frozen=True):
             y = self.bottom + 50 + _NOTE_HEIGHT * number
             if kind:
                 yield svg.line(2, y - 4, 18, y - 4, class_=kind)
-            yield svg.text(*short_names([words], NOTE_CELLS), 24, y)
+            yield svg.text(short_names([words], NOTE_CELLS)[0], 24, y)
 
     def names(
         self, ends: Sequence[tuple[str, float, float]], numbers: Sequence[int] | None = None

@@ -561,12 +561,10 @@ def notes_of(
     yield from length_notes(series)
     if ranged := dict.fromkeys(name for row in rows for name in row.ranges):
         yield f"given as ranges, compared by their nearest end: {', '.join(ranged)}"
-    simulated = [a_series.name for a_series in series if a_series.simulated]
-    if simulated:
-        yield f"simulated: {', '.join(simulated)}"
+    yield from simulated_notes(series)
     yield from _clock_shifts(series)
     yield from _refusal_notes(series)
-    yield from _warning_notes(series)
+    yield from warning_notes(series)
     yield from _notes_by_source(series)
 
 
@@ -613,7 +611,13 @@ def _refusal_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
             yield f"{a_series.name}: ❌ {', '.join(dict.fromkeys(refused))}: {words}"
 
 
-def _warning_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
+def simulated_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
+    """Yield a note with the names of simulated series, if there are any."""
+    if names := [a_series.name for a_series in series if a_series.simulated]:
+        yield f"simulated: {', '.join(names)}"
+
+
+def warning_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
     """Yield a note for each series with the warnings of its levels."""
     for a_series in series:
         places: dict[str, list[str]] = {}

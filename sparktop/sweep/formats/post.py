@@ -57,9 +57,9 @@ from sparktop.sweep.formats.tables import (
     winners,
 )
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, level_of
+from sparktop.sweep.run.validity import LEAST_RUNS
 from sparktop.sweep.terms.definitions import (
     DECODE_IN_POSTS,
-    FEW_RUNS,
     METRICS,
     TERMS,
     Metric,
@@ -127,7 +127,8 @@ def render(result: SweepResult, beside: Sequence[LevelSeries] = (), commands: Se
     figures = _how_to_read(result, comparison, metrics, grids)
     used = 2 + 2 * len(lead) + (len(pick_table.splitlines()) + 1 if picks else 0) + len(about)
     room = MOST_LINES - used - len(figures)
-    commands_block, commands_item = _commands(result, commands)
+    open_signs = [sign for sign in (UNPROVEN, "*") if sign in _signs(grids)]
+    commands_block, commands_item = _commands(result, commands, open_signs)
     block_lines = len(commands_block) + 1 if commands_block else 0
     thin, lost = _fitted(grids, room - block_lines)
     if lost and commands_block:  # tables are worth more than commands of a line each
@@ -241,11 +242,11 @@ def _setup_item(result: SweepResult) -> str:
     return f"**Set-up:** {' '.join(_with_full_stops(parts))}"
 
 
-def _commands(result: SweepResult, again: Sequence[str]) -> tuple[list[str], str]:
+def _commands(result: SweepResult, again: Sequence[str], open_signs: Sequence[str]) -> tuple[list[str], str]:
     """Return the commands of a post as the lines of a block, and as an item in its place.
 
     They are the servers' command lines as their processes show them, `again`, which repeats the sweep, and
-    the command that compares with the post.
+    the command that compares with the post. `open_signs` are the tables' signs on leads that are not proven.
     """
     launch_commands = [(words, names) for words, names, is_command in launches(result) if is_command]
     commands = []
@@ -256,8 +257,9 @@ def _commands(result: SweepResult, again: Sequence[str]) -> tuple[list[str], str
         words, line = commands[-1]
         commands[-1] = (f"{words} ({len(launch_commands) - _MOST_COMMANDS} more in the report)", line)
     if again:
-        has_few_runs = any(mark.code == FEW_RUNS for level in _levels(result) for mark in level.validity)
-        runs = "; with --runs 3 more leads can be tested" if has_few_runs else ""
+        runs = ""
+        if open_signs and result.plan.runs is not None and result.plan.runs < LEAST_RUNS:
+            runs = f"; --runs {LEAST_RUNS} may prove leads with {' or '.join(open_signs)}"
         words = f"the same load again, with your addresses (make install in sparktop's repository){runs}"
         commands += [(words, command) for command in again[:_MOST_AGAIN]]
         words = "to compare: save this post as post.md; this shows your newest sweep beside it"
@@ -583,16 +585,20 @@ def _in_llama_benchy(result: SweepResult, heads: Collection[Cell]) -> Iterator[s
     )
 
 
+def _signs(grids: Sequence[Grid]) -> set[str]:
+    """Return the signs in the cells of the tables, and other last words and characters of cells."""
+    cells = [_after(cell) for grid in grids for row in grid.rows for cell in row]
+    return {cell.rpartition(" ")[2].removesuffix(")") for cell in cells} | {cell[-1:] for cell in cells}
+
+
 def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
     """Yield what the signs in the cells of the tables mean."""
-    cells = [_after(cell) for grid in grids for row in grid.rows for cell in row]
-    ends = {cell.rpartition(" ")[2].removesuffix(")") for cell in cells} | {cell[-1:] for cell in cells}
     signs = (
         (UNPROVEN, f"the lead is over {NOISE_FLOOR_PERCENT:.0f} % and may be chance"),
         (EVEN_SIGN, f"the lead is under {NOISE_FLOOR_PERCENT:.0f} %"),
         (SLOTS_SIGN, f"{UNFAIR}: the next best has fewer slots, so requests wait"),
         ("*", NOT_TESTED),
     )
-    words = [f"{sign}: {meaning}" for sign, meaning in signs if sign in ends]
+    words = [f"{sign}: {meaning}" for sign, meaning in signs if sign in _signs(grids)]
     if words:
         yield f"**Signs:** {'; '.join(words)}."

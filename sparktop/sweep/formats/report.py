@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -31,7 +31,9 @@ from sparktop.sweep.compare.compare import (
     engines_sentences,
     length_words,
     names_by_definition,
+    simulated_notes,
     unlike_notes,
+    warning_notes,
     without_winners,
 )
 from sparktop.sweep.compare.series import (
@@ -63,7 +65,6 @@ from sparktop.sweep.result.results import (
     level_of,
 )
 from sparktop.sweep.terms.definitions import (
-    CLIENT_LAG,
     METRICS,
     QUEUE_LIMITED,
     WARNINGS,
@@ -176,8 +177,11 @@ def _lone_metrics(
     ]
 
 
-def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
-    """Yield what routers reach of their engines, crossovers and notes, each as a list under a heading."""
+def note_sections(comparison: ComparisonResult, said: Collection[str] = ()) -> Iterator[Section]:
+    """Yield what routers reach of their engines, crossovers and notes, each as a list under a heading.
+
+    Notes that the report has `said` elsewhere are left out.
+    """
     engines = map(escaped, engines_sentences(comparison.independent_engines))
     crossovers = tuple(
         f"{METRICS[crossover.metric].title}: from {code(crossover.from_)} to {code(crossover.to)} "
@@ -186,7 +190,9 @@ def note_sections(comparison: ComparisonResult) -> Iterator[Section]:
         if crossover.metric in METRICS
     )
     # All notes except those of `NO_TEST` contain untrusted names.
-    notes = [note if note.startswith(NO_TEST) else escaped(note) for note in comparison.notes]
+    notes = [
+        note if note.startswith(NO_TEST) else escaped(note) for note in comparison.notes if note not in said
+    ]
     lists = {
         "Independent engines at best": engines,
         "Crossovers": crossovers,
@@ -372,8 +378,8 @@ def sections(
     tables = [*(Section(table=grid) for grid in grids), *_target_tables(result)]
     tables = [section for section in tables if section.table is None or section.table.rows]
     parts += tables
-    if comparison is not None:
-        parts += note_sections(comparison)
+    if comparison is not None:  # title and remarks say what is simulated, and the warnings
+        parts += note_sections(comparison, {*simulated_notes(series), *warning_notes(series)})
     parts += beside_sections(series, beside)
     left, slowed = [], []
     for target in result.targets:
@@ -623,7 +629,9 @@ def _mark_kind(mark: Mark) -> str:
 
     The name contains no values that differ between levels.
     """
-    if mark.code in {CLIENT_LAG, QUEUE_LIMITED}:
+    if mark.ttft_percent is not None:  # apart from those that lengthen more than the TTFT
+        return mark.brief
+    if mark.code == QUEUE_LIMITED:
         return WARNINGS[mark.code].word
     return PADDING if mark.code == PADDING else mark.word
 
@@ -636,8 +644,9 @@ def _mark_part(word: str, having: Sequence[Mark], count: int, letter: str) -> st
     worst_mark = max(having, key=lambda mark: mark.ttft_percent or 0.0)
     warning = WARNINGS.get(worst_mark.code)
     mark_words = escaped(word)
-    if worst_mark.ttft_percent:
-        mark_words = f"{worst_mark.word}: {mark_words}"
+    if worst_mark.ttft_percent is not None:
+        cause = worst_mark.code if warning is None else warning.word
+        mark_words = f"{worst_mark.word}: {escaped(cause)}"
     elif warning is not None and warning.effect:
         mark_words = f"{mark_words}: {warning.effect}"
     if letter:
@@ -659,8 +668,10 @@ def mark_details(result: SweepResult) -> Iterator[str]:
                 where = f"{code(target.name)} {where}"
             for mark in marks_of(level):
                 places.setdefault((escaped(mark.word), mark.message), []).append(where)
+    count = sum(len(target.levels) for target in result.targets)
     for (word, message), having in places.items():
-        yield f"{', '.join(having)}: {word}: {escaped(message)}"
+        where = "every level" if len(having) == count > 1 else ", ".join(having)
+        yield f"{where}: {word}: {escaped(message)}"
 
 
 _ROUTERS = {LITELLM: "LiteLLM", "dynamo": "Dynamo"}

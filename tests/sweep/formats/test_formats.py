@@ -166,17 +166,25 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
         for concurrency, lag in lags.items()
     ]
     note = (Validity(code="client_lag", message="some TTFT are 0.31 % too long", ttft_percent=0.31),)
-    text = report.sweep_markdown(
-        made_sweep(("a", [*levels, made_level(2).model_copy(update={"notes": note})]))
-    )
+    late = (Validity(code="client_lag", message="its timers were late"),)
+    levels += [made_level(2).model_copy(update={"notes": note})]
+    levels += [made_level(8).model_copy(update={"validity": late})]
+    text = report.sweep_markdown(made_sweep(("a", levels)))
     assert (
-        "Warnings: measured TTFT up to 32 % too high: load generator late (3 of 4 levels); "
-        "measured too briefly: less than 10 s (3 of 4 levels). "
-        "Small errors: measured TTFT up to 0.4 % too high: load generator late (1 of 4 levels)."
+        "Warnings: measured TTFT up to 32 % too high: load generator late (3 of 5 levels); "
+        "measured too briefly: less than 10 s (3 of 5 levels); "
+        "load generator late: measured TTFT and ITL are too high (1 of 5 levels). "
+        "Small errors: measured TTFT up to 0.4 % too high: load generator late (1 of 5 levels)."
         in " ".join(text.split())
     )
     assert "- c1, c4, c16: measured too briefly: all runs together lasted 3 s" in " ".join(text.split())
     assert text.count("all runs together") == 1
+    brief = [level.model_copy(update={"validity": level.validity[1:]}) for level in levels[:3]]
+    pair = made_sweep(("a", brief), ("b", brief)).model_copy(update={"simulated": True})
+    text = report.sweep_markdown(pair)
+    assert "- every level: measured too briefly: all runs together lasted 3 s" in text
+    assert text.count("measured too briefly") - text.count("| measured too briefly") == 2  # summary, remark
+    assert text.count("simulated") == 1
 
 
 def test_markdown_fits_a_terminal_of_80_columns() -> None:
