@@ -203,9 +203,9 @@ class _Watched(Struct):
         nobody = "0 connections" if counted_by is None else f"0 in flight at {counted_by.name}"
         if self.monitors and counted_by is None:
             nobody = f"0 clients (monitors: {self.monitors})"
-        words = f"{count}, {nobody} for {numbers.age(lasted_s)}" + (
-            "" if generated_tokens is None else f", {generated_tokens:,.0f} tokens"
-        )
+        words = f"{count}, {nobody} for {numbers.age(lasted_s)}"
+        if generated_tokens is not None:
+            words += f", {generated_tokens:,.0f} tokens"
         sure, line = Sure.LIKELY, f"works for nobody: {words}"
         # vLLM and SGLang work on requests with background: true while no client is connected.
         may_be_wanted = bool(view.responses) or (view.responses is None and view.engine == "vllm")
@@ -213,7 +213,6 @@ class _Watched(Struct):
             sure, line = Sure.UNKNOWN, f"no client: {words}; perhaps in the background"
         if sockets is None:
             sure, line = Sure.UNKNOWN, f"{line}; its connections cannot be seen"
-        hung_up = 0 if sockets is None else sockets.hung_up
         values: Values = {
             "running_requests": running,
             "connections": None if sockets is None or counted_by else 0.0,
@@ -228,8 +227,9 @@ class _Watched(Struct):
             ("requests", f"the same {running:.0f} run at every poll for {numbers.age(lasted_s)}"),
             ("clients", f"{nobody}; readings without a client: {self.readings} (from {LEAST_READINGS} on)"),
             ("in the background", f"{background} requests of the Responses API since its start"),
-            *([("hung up", f"{hung_up}: closed by the client, not yet by the server")] if hung_up else []),
         ]
+        if sockets is not None and sockets.hung_up:
+            evidence.append(("hung up", f"{sockets.hung_up}: closed by the client, not yet by the server"))
         return Finding(
             FOR_NOBODY,
             view.name,

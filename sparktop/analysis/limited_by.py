@@ -108,11 +108,11 @@ def load_of(polls: Sequence[Poll], window_s: float = 30.0) -> Load | None:
     # Where an engine does not tell them apart, all waiting requests wait for room.
     for_room = [poll.waiting if poll.for_capacity is None else poll.for_capacity for poll in queued_polls]
     waiting_for_room = sum(known_values(for_room))
-    kv = [poll.kv_percent for poll in queued_polls or complete if poll.kv_percent is not None]
     first, last = complete[0], complete[-1]
     span_s = last.at - first.at
     steps, generated = growth(first.steps, last.steps), growth(first.generated, last.generated)
     prompted, finished = growth(first.prompted, last.prompted), growth(first.finished, last.finished)
+    kv_percents = known_values(poll.kv_percent for poll in queued_polls or complete)
     return Load(
         span_s=span_s,
         running=sum(running) / len(complete),
@@ -121,17 +121,22 @@ def load_of(polls: Sequence[Poll], window_s: float = 30.0) -> Load | None:
         queued=len(queued_polls) / len(complete),
         deferred=max(0.0, 1 - waiting_for_room / waiting) if waiting else 0.0,
         idle=sum(count == 0 for count in running) / len(complete),
-        kv_percent=sum(kv) / len(kv) if kv else None,
+        kv_percent=sum(kv_percents) / len(kv_percents) if kv_percents else None,
         usual=median_high([poll.running or 0.0 for poll in queued_polls] or [0.0]),
         preempted=_preemptions(complete),
-        prompt_tokens=prompted / finished if prompted is not None and finished else None,
-        prompt_tps=prompted / span_s if prompted is not None and span_s > 0 else None,
-        step_s=span_s / steps if steps else None,
-        batch=generated / steps if generated is not None and steps else None,
-        arrivals_per_step=finished / steps if finished is not None and steps else None,
+        prompt_tokens=_per(prompted, finished),
+        prompt_tps=_per(prompted, span_s),
+        step_s=_per(span_s, steps),
+        batch=_per(generated, steps),
+        arrivals_per_step=_per(finished, steps),
         prompt_share=_share_of_time(growth(first.prefilled_s, last.prefilled_s), span_s),
         prefill_s=prefill_s(polls),
     )
+
+
+def _per(amount: float | None, count: float | None) -> float | None:
+    """Return an amount for each of `count`; None where either is unknown or there is none."""
+    return amount / count if amount is not None and count else None
 
 
 def _share_of_time(part_s: float | None, span_s: float) -> float | None:

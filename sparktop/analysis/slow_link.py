@@ -22,7 +22,7 @@ from sparktop.analysis.stall import GB10_POWER_W
 from sparktop.analysis.yardsticks import own_best
 from sparktop.model.event import Finding, FindingKind, Severity, Sure
 from sparktop.model.explained import FINDINGS
-from sparktop.model.series import known_max, known_min
+from sparktop.model.series import known_max, known_min, known_values
 from sparktop.model.snapshot import BackendView, NodeView, Situation
 
 KIND = FindingKind.SLOW_LINK
@@ -140,11 +140,15 @@ def _link_sample(at: float, view: BackendView, machines: Sequence[NodeView]) -> 
         sample, history = node.sample, node.history
         if sample is None or not node.ok:
             return None
-        links = [port.link_bits_per_s for port in sample.network if port.kind == "rdma" and port.up]
-        drawn = (history.gpu_percent, history.power_w, history.sm_clock_mhz)
-        carried = (history.rdma_rx_bytes_per_s, history.rdma_tx_bytes_per_s)
-        newest = [*(series.last for series in (*drawn, *carried)), known_max(links)]
-        known_figures = [figure for figure in newest if figure is not None]
+        newest = (
+            history.gpu_percent.last,
+            history.power_w.last,
+            history.sm_clock_mhz.last,
+            history.rdma_rx_bytes_per_s.last,
+            history.rdma_tx_bytes_per_s.last,
+            known_max(port.link_bits_per_s for port in sample.network if port.kind == "rdma" and port.up),
+        )
+        known_figures = known_values(newest)
         if len(known_figures) < len(newest):
             return None
         unified = sample.memory.unified
@@ -190,14 +194,17 @@ def judge_link(
     ratios = [sample.ratio for sample in newest if sample.ratio is not None]
     slower = [ratio for ratio in ratios if ratio >= SLOWER]
     is_slower = len(ratios) >= _FEWEST and len(slower) >= _SLOW_PART * len(ratios)
+    # Ranks wait if they draw less than at the server's best at the same clock, or, where its best is not
+    # known, less than any GPU that computes.
     least_w, usual_w = newest[-1].quiet_w, None
-    ranks = f"{power:.0f} W in all, they compute from {least_w:.0f} W on"
     if is_slower and len(well) >= _FEWEST:
         usual_w, usual_mhz = median(watts for watts, _ in well), median(mhz for _, mhz in well)
+        ranks_wait = power <= LOW_POWER_SHARE * usual_w and clock >= CLOCK_SHARE * usual_mhz
         ranks = f"{power:.0f} W in all, {usual_w:.0f} W at its best; {clock:.0f} of {usual_mhz:.0f} MHz"
-        if power > LOW_POWER_SHARE * usual_w or clock < CLOCK_SHARE * usual_mhz:
-            return
-    elif power >= least_w:
+    else:
+        ranks_wait = power < least_w
+        ranks = f"{power:.0f} W in all, they compute from {least_w:.0f} W on"
+    if not ranks_wait:
         return
     recent = _newest(samples, at, _WINDOW_S, _IN_WINDOW, 3 * _WINDOW_S)
     if is_slower:

@@ -189,9 +189,10 @@ def _better_length(
     margin = MARGIN if before is None else _STAYS * MARGIN
     alert_margin = ALERT_MARGIN if before is None or before.severity is None else _STAYS * ALERT_MARGIN
     lengths = _measured_lengths(batch)
-    # Without drafts at the moment (0): the longest drafts that were measured against these steps.
-    longer = length or max(lengths, default=0)
-    shorter = max((other for other in lengths if other < longer), default=None) if length else 0
+    if length:
+        longer, shorter = length, max((other for other in lengths if other < length), default=length)
+    else:  # without drafts at the moment: the longest that were measured, against these steps
+        longer, shorter = max(lengths, default=0), 0
     if longer not in lengths or shorter not in lengths or shorter == longer:
         return None
     long_steps, short_steps = batch[longer], batch[shorter]

@@ -97,17 +97,10 @@ class _LaneClock(Struct):
         # Where all requests waited, the first that runs is progress.
         begun = bool(lane.running) and not lane.asleep and (self.waited_s or 0.0) >= WAITING_HELD_S
         moved = marks != self.marks or begun
-        waiting = bool(lane.waiting or lane.held_elsewhere)
-        waits = waiting or bool(lane.running) if lane.asleep else waiting and not lane.running
-        if self.waited_s and (not waits or moved):
-            self.went_on = bool(lane.running) or moved
-        if not waits:
-            self.waited_s = None
-        else:
-            self.waited_s = 0.0 if self.waited_s is None or moved else self.waited_s + passed_s
+        self._note_waiting(lane, passed_s, moved=moved)
         if moved and self.held:
             self.pauses.append(self.seconds)
-        holds_requests = bool(lane.running) or (self.waited_s is not None and self.waited_s >= WAITING_HELD_S)
+        holds_requests = bool(lane.running) or (self.waited_s or 0.0) >= WAITING_HELD_S
         self.empty_s = 0.0 if holds_requests else self.empty_s + passed_s
         given_up, not_begun = self.empty_s > GIVEN_UP_S, not self.held and not self.seconds
         if moved or lane.asleep or given_up or not_begun:
@@ -119,6 +112,22 @@ class _LaneClock(Struct):
         if (holds_requests and self.seconds) or self.waited_s:
             self.went_on = False
         self.held = holds_requests
+
+    def _note_waiting(self, lane: LaneSample, passed_s: float, *, moved: bool) -> None:
+        """Measure how long all requests have waited; `moved` is whether there was progress since."""
+        waits = bool(lane.waiting or lane.held_elsewhere)
+        if lane.asleep:
+            waits = waits or bool(lane.running)
+        elif lane.running:
+            waits = False
+        if self.waited_s and (not waits or moved):
+            self.went_on = bool(lane.running) or moved
+        if not waits:
+            self.waited_s = None
+        elif self.waited_s is None or moved:
+            self.waited_s = 0.0
+        else:
+            self.waited_s += passed_s
 
 
 class StandstillClock:

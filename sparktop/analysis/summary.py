@@ -222,7 +222,6 @@ def _verdict_of_states(snapshot: Snapshot) -> Summary:
     order = list(BackendState)
     states = Counter(view.state_text for view in sorted(backends, key=lambda view: order.index(view.state)))
     line = ", ".join(f"{count} {state}" for state, count in states.items())
-    is_calm = all(view.state in _WELL or view.is_full_by_sweep for view in backends)
     groups = [balance for balance in snapshot.balance if balance.within is None]
     swept = [balance for balance in groups if balance.in_sweep]
     if swept or any(view.in_sweep for view in backends):
@@ -230,20 +229,21 @@ def _verdict_of_states(snapshot: Snapshot) -> Summary:
     for router in snapshot.routers:
         if router.slow is not None and router.failure is None:
             return Summary(Severity.INFO, f"{router.name} is slow: {router.slow}", f"{router.name} is slow")
+    is_calm = all(view.state in _WELL or view.is_full_by_sweep for view in backends)
     unsettled = [balance for balance in groups if _is_unsettled(balance)]
-    remark = next((alert for alert in snapshot.alerts if alert.severity is Severity.INFO), None)
+    remarks = [alert for alert in snapshot.alerts if alert.severity is Severity.INFO]
     if unsettled and any(view.running for view in backends):
         # What has too few requests lasts, and nothing is wrong: whatever else there is to say comes first.
         doubt = min(unsettled, key=lambda balance: balance.too_few)
-        if remark is None or doubt.word_now.bad or not doubt.too_few:
+        if not remarks or doubt.word_now.bad or not doubt.too_few:
             return _verdict_of_doubt(doubt, line, is_calm=is_calm)
-    if remark is not None and not snapshot.searching:
-        told = _verdict_of_alert(remark, snapshot)
+    if snapshot.searching:
+        missing = f"no server found on {', '.join(snapshot.searching)} yet"
+        return Summary(Severity.INFO, f"{line}; {missing}", missing)
+    if remarks:
+        told = _verdict_of_alert(remarks[0], snapshot)
         return replace(told, words=f"{line}; {told.words}")
-    if is_calm and not snapshot.searching:
-        return Summary(None, f"all well: {line}", "all well")
-    missing = f"no server found on {', '.join(snapshot.searching)} yet" if snapshot.searching else ""
-    return Summary(Severity.INFO, f"{line}; {missing}" if missing else line, missing or line)
+    return Summary(None, f"all well: {line}", "all well") if is_calm else Summary(Severity.INFO, line, line)
 
 
 def _verdict_in_sweep(swept: list[Balance], line: str, *, several: bool) -> Summary:

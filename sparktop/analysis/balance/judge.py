@@ -363,9 +363,9 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
     if BalanceWord.UNEVEN in words and _may_be_drift(measured, met):
         longer = lay_out(load.tracks, now_s, rules.MANY_S)
         is_whole = longer is not None and longer.span_s >= rules.MANY_S - longer.step_s
-        if not _is_uneven_longer(longer if is_whole else None, grid, measured):
-            words = [word for word in words if word is not BalanceWord.UNEVEN]
         by_chance = is_whole or (measured.dispersion_z or 0.0) < rules.RANDOM_Z[1]
+        if not _is_uneven_longer(longer if is_whole else None, grid, measured):
+            words.remove(BalanceWord.UNEVEN)
         if not (words or by_chance or longer is None):
             why = balance_words.may_be_drift_sentence(rules.MANY_S, longer)
         words = words or [BalanceWord.BALANCED if by_chance else BalanceWord.UNKNOWN]
@@ -390,34 +390,35 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
     """
     count, names = len(grid.loads), tuple(track.name for track in grid.tracks)
     filled = [slot for slot, total in enumerate(grid.totals) if total >= 0]
-    slots = loaded_slots(grid, fewest_requests(count))
+    loaded = loaded_slots(grid, fewest_requests(count))
+    loaded_share = len(loaded) / len(filled) if filled else None
+    has_load = loaded_share is not None and loaded_share >= rules.LOADED_SHARE
+    counted = loaded if has_load else [slot for slot in filled if grid.totals[slot] > 0]
+    has_counts = bool(counted)
     newest_s = max(track.times_s[-1] for track in grid.tracks)
-    loaded = len(slots) / len(filled) if filled else None
-    enough = loaded is not None and loaded >= rules.LOADED_SHARE
-    counted = slots if enough else [slot for slot in filled if grid.totals[slot] > 0]
     pace = GroupPace(FLAT)
     if not load.prefills:
         pace = group_pace(grid.tracks, newest_s - grid.span_s, load.pace)
-    typical = sum([grid.totals[slot] for slot in counted]) / len(counted) if counted else 0.0
-    slots_each = [limit for limit in map(slots_of, grid.tracks) if limit]
-    factor = variance_factor(typical, count, pace.usual, min(slots_each) if slots_each else None)
+    usual_total = _mean_total(grid, counted)
+    slots_each = [slots for slots in map(slots_of, grid.tracks) if slots]
+    factor = variance_factor(usual_total, count, pace.usual, min(slots_each, default=None))
     spread = dispersion(grid, counted)
     convoys = find_convoys(grid, filled)
-    if enough and spread is not None and convoys is not None and rules.comes_and_goes(convoys):
+    # Where convoys come and go, the loads also differ while only a part of the requests is there.
+    if has_load and spread is not None and convoys is not None and rules.comes_and_goes(convoys):
         spread = min(spread, convoys.full_spread)
     z = None if spread is None else spread / factor
     swing = find_swing(grid, filled, load.e2e_s)
     if swing is not None and z is not None:
         swing = replace(swing, score=swing_score(z, count, swing))
     starved, starved_any, away, away_any = starved_shares(grid, counted, load.e2e_s)
-    meant = any(track.part is not None for track in grid.tracks)
-    lost = None if meant else lost_share(grid, counted, pace.common)
+    is_split_meant = any(track.part is not None for track in grid.tracks)
+    lost = None if is_split_meant else lost_share(grid, counted, pace.common)
     is_certain = lost is not None and lost.error <= LOST_WITHIN
-    margin = lead_margin(typical, count, factor)
+    margin = lead_margin(usual_total, count, factor)
     changes, swap_s = follow_lead(grid, counted, margin)
     turns, turns_of_one, turned_s = follow_turns(grid, counted)
     ahead, excess, steadiness = skew(grid, counted) or (None, None, None)
-    counts = bool(counted)
     measured = Balance(
         group=load.group,
         backends=names,
@@ -428,24 +429,26 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         sample_hz=1 / grid.step_s,
         samples_percent=100 * min(grid.present),
         looks_apart_ms=1000 * grid.skew_s,
-        mean_total=sum([grid.totals[slot] for slot in filled]) / len(filled) if filled else 0.0,
+        mean_total=_mean_total(grid, filled),
         mean_load=dict(zip(names, map(_mean_without_gaps, grid.loads), strict=True)),
-        loaded_percent=_percent(loaded),
+        loaded_percent=_percent(loaded_share),
         even_percent=_percent(even_share(grid)),
         dispersion_z=z,
         variance_factor=factor,
         pace=GroupPace() if load.prefills else pace,
-        lead_margin=margin if counts else None,
-        lead_changes=changes if counts else None,
-        lead_changes_per_min=changes / (grid.span_s / 60) if counts and grid.span_s > 0 else None,
+        lead_margin=margin if has_counts else None,
+        lead_changes=changes if has_counts else None,
+        lead_changes_per_min=changes / (grid.span_s / 60) if has_counts and grid.span_s > 0 else None,
         swap_s=swap_s,
-        starved_percent={name: 100 * share for name, share in zip(names, starved, strict=True) if counts},
-        starved_any_percent=100 * starved_any if counts else None,
-        empty_any_percent=100 * away_any if counts else None,
+        starved_percent={name: 100 * share for name, share in zip(names, starved, strict=True) if has_counts},
+        starved_any_percent=100 * starved_any if has_counts else None,
+        empty_any_percent=100 * away_any if has_counts else None,
         away_s={name: seconds for name, seconds in zip(names, away, strict=True) if seconds},
         free_slot_percent=_percent(free_slot_share(grid)),
         lost_percent=_percent(lost.share if lost is not None and is_certain else None),
-        lost_unknown=None if is_certain else _why_lost_is_unknown(load, grid, pace, lost, has_counts=counts),
+        lost_unknown=None
+        if is_certain
+        else _why_lost_is_unknown(load, grid, pace, lost, has_counts=has_counts),
         lost_estimate_percent=_percent(lost and lost.share),
         lost_error_points=_percent(lost and lost.within),
         skew=excess,
@@ -462,6 +465,11 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         e2e_s=load.e2e_s,
     )
     return measured, turned_s
+
+
+def _mean_total(grid: LoadGrid, slots: Sequence[int]) -> float:
+    """Return the mean number of the group's requests in these time slots; 0 without any slot."""
+    return sum([grid.totals[slot] for slot in slots]) / len(slots) if slots else 0.0
 
 
 def _always_away(measured: Balance) -> frozenset[str]:
@@ -496,7 +504,6 @@ def _verdict_words(
     nothing can be judged. A reason is also returned where "oscillating" is found before enough time has
     passed.
     """
-    mean_total = measured.mean_total or 0.0
     present = min(grid.present)
     needs = balance_words.needs_more_sentence(measured.needed_s, grid, load.e2e_s)
     if grid.span_s < SHORTEST_S - grid.step_s:
@@ -504,7 +511,7 @@ def _verdict_words(
     if present < rules.PRESENT_SHARE:
         index = grid.present.index(present)
         return [BalanceWord.UNKNOWN], balance_words.gaps_sentence(grid.tracks[index].name, present)
-    if mean_total < len(grid.loads):
+    if (measured.mean_total or 0.0) < len(grid.loads):
         return [BalanceWord.IDLE], None
     words: list[BalanceWord] = []
     if met & _SWINGS:
@@ -514,20 +521,32 @@ def _verdict_words(
         return words or [BalanceWord.UNKNOWN], needs
     if "starved" in met:
         words.append(BalanceWord.STARVED)
-    if met & {"ahead", "drained"} and ("drained" in met or not _do_all_queue(grid)):
+    if "drained" in met or ("ahead" in met and not _do_all_queue(grid)):
         words.append(BalanceWord.UNEVEN)
-    is_even = (measured.even_percent or 0.0) >= 100 * rules.EVEN_SHARE
-    # Requests that are not served stay where they are: their split says nothing about the router.
-    still, moving = balance_words.backends_without_tokens(grid)
-    stuck = bool(still) and not moving and not words and not load.prefills
-    if not stuck and (words or _has_load(measured) or is_even):
-        return words or [BalanceWord.BALANCED], None
+    if words:
+        return words, None
+    why = _why_not_balanced(load, grid, measured)
+    return [BalanceWord.BALANCED if why is None else BalanceWord.UNKNOWN], why
+
+
+def _why_not_balanced(load: GroupLoad, grid: LoadGrid, measured: Balance) -> str | None:
+    """Return why a group in which no rule is met is not known to be balanced; None if it is."""
+    stuck = _stuck_backends(load, grid)
     if stuck:
-        hold = "holds" if len(still) == 1 else "hold"
-        reason = f"{' and '.join(still)} {hold} requests, and no token came in {grid.span_s:.0f} s"
-    else:
-        reason = balance_words.too_little_sentence(mean_total, fewest_requests(len(grid.loads)))
-    return [BalanceWord.UNKNOWN], reason
+        hold = "holds" if len(stuck) == 1 else "hold"
+        return f"{' and '.join(stuck)} {hold} requests, and no token came in {grid.span_s:.0f} s"
+    if _has_load(measured) or (measured.even_percent or 0.0) >= 100 * rules.EVEN_SHARE:
+        return None
+    return balance_words.too_little_sentence(measured.mean_total or 0.0, fewest_requests(len(grid.loads)))
+
+
+def _stuck_backends(load: GroupLoad, grid: LoadGrid) -> Sequence[str]:
+    """Return the backends that hold requests where no backend of the group sent a token; else none.
+
+    Requests that are not served stay where they are: their split says nothing about the router.
+    """
+    still, moving = balance_words.backends_without_tokens(grid)
+    return () if moving or load.prefills else still
 
 
 def _do_all_queue(grid: LoadGrid) -> bool:
@@ -545,9 +564,7 @@ def _do_all_queue(grid: LoadGrid) -> bool:
 def _has_too_few_requests(load: GroupLoad, grid: LoadGrid, measured: Balance) -> bool:
     """Return whether a complete window without gaps has no verdict, for lack of requests."""
     is_complete = grid.span_s >= measured.needed_s - grid.step_s and min(grid.present) >= rules.PRESENT_SHARE
-    still, moving = balance_words.backends_without_tokens(grid)
-    is_stuck = still and not moving and not load.prefills
-    return is_complete and not _has_load(measured) and not is_stuck
+    return is_complete and not _has_load(measured) and not _stuck_backends(load, grid)
 
 
 def _may_be_drift(measured: Balance, met: frozenset[str]) -> bool:

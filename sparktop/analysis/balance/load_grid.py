@@ -233,11 +233,10 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float, thin:
     silent_now = [samples for samples in points if samples.times and now_s - samples.times[-1] > silence]
     if len(answering) < 2:  # noqa: PLR2004 - balance is between two
         return None
-    begin, newest = max(
-        ((unbroken_since(samples.times, max(_BREAK_S, 4 * step)), samples) for samples in answering),
-        key=lambda since: since[0],
-    )
-    returned = newest.track.name if begin > newest.times[0] else None
+    unbroken = [unbroken_since(samples.times, max(_BREAK_S, 4 * step)) for samples in answering]
+    begin = max(unbroken)
+    returned_last = answering[unbroken.index(begin)]
+    returned = returned_last.track.name if begin > returned_last.times[0] else None
     last_left_at = max((samples.times[-1] + step for samples in silent_now), default=begin)
     if last_left_at > begin:
         begin, returned = last_left_at, None
@@ -246,11 +245,7 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float, thin:
     base = end - (count - 0.5) * step
     columns = [_samples_by_slot(samples.times, base, count, step) for samples in answering]
     if thin > 1:
-        sample_counts = [sum(index >= 0 for index in row) for row in zip(*columns, strict=True)]
-        chosen = [
-            max(range(slot, slot + thin), key=lambda near: (sample_counts[near], near))
-            for slot in range(count % thin, count, thin)
-        ]
+        chosen = _fullest_slots(columns, thin)
         columns = [[column[slot] for slot in chosen] for column in columns]
         count, step = len(chosen), thin * step
     loads = tuple(
@@ -276,6 +271,20 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float, thin:
         returned=returned,
         skew_s=_poll_skew_s([samples.times for samples in answering], columns),
     )
+
+
+def _fullest_slots(columns: Sequence[Sequence[int]], thin: int) -> list[int]:
+    """Return of each `thin` time slots the one with the most samples, on a tie the last.
+
+    Slots are taken together from the end, so that the oldest ones may be left over. `columns` has for each
+    backend and each slot the index of a sample, or -1.
+    """
+    sample_counts = [sum(index >= 0 for index in row) for row in zip(*columns, strict=True)]
+    chosen: list[int] = []
+    for first in range(len(sample_counts) % thin, len(sample_counts), thin):
+        latest_first = reversed(range(first, first + thin))
+        chosen.append(max(latest_first, key=sample_counts.__getitem__))
+    return chosen
 
 
 def _poll_skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[int]]) -> float:
@@ -359,16 +368,17 @@ def _fill_gaps(loads: tuple[list[float], ...], shares: tuple[float, ...]) -> lis
     """
     totals: list[float] = [sum(row) for row in zip(*loads, strict=True)]
     most_missing = math.floor(MISSING_IN_A_ROW * len(loads))
-    if most_missing:
-        for slot, total in enumerate(totals):
-            if math.isnan(total):
-                lost = [index for index, column in enumerate(loads) if math.isnan(column[slot])]
-                if len(lost) <= most_missing:
-                    known_share = 1 - sum(shares[index] for index in lost)
-                    known_load = sum(column[slot] for column in loads if not math.isnan(column[slot]))
-                    for index in lost:
-                        loads[index][slot] = known_load * shares[index] / known_share
-                    totals[slot] = known_load / known_share
+    for slot, total in enumerate(totals):
+        if not math.isnan(total):
+            continue
+        missing = [index for index, column in enumerate(loads) if math.isnan(column[slot])]
+        if len(missing) > most_missing:
+            continue
+        known_share = 1 - sum(shares[index] for index in missing)
+        known_load = sum(column[slot] for column in loads if not math.isnan(column[slot]))
+        for index in missing:
+            loads[index][slot] = known_load * shares[index] / known_share
+        totals[slot] = known_load / known_share
     return totals
 
 

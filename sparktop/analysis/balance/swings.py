@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import pairwise
 from operator import mul
 from statistics import median
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -286,43 +287,78 @@ def find_herds(
     parts = _parts_of_requests(came, totals, served)
     if parts is None:
         return None
-    squares: list[tuple[float, int]] = []  # χ² of each piece, and its degrees of freedom
+    tests: list[_PieceTest] = []
     leaders: list[int] = []
     herds = 0
     for piece, backends in served.items():
-        total_part = sum(parts[index] for index in backends)
-        expected = {index: parts[index] / total_part * totals[piece] for index in backends}
-        excess = {index: came[index][piece] - expected[index] for index in backends}
-        chi_squared = sum(excess[index] ** 2 / expected[index] for index in backends)
-        squares.append((chi_squared, len(backends) - 1))
-        highest_excess = max(excess.values())
-        # On a tie the order of backends must not decide.
-        leading = [index for index in backends if excess[index] == highest_excess]
-        # A backend is away that got no request, and had no load before and after.
-        at_end = [
-            load[piece + 1]
-            for counts, load in zip(came, loads, strict=True)
-            if counts[piece] or load[piece] or load[piece + 1]
-        ]
-        is_filling = excuses_filling and not _is_past_even(at_end, loads[leading[0]][piece + 1])
-        if not is_filling and chi_squared_tail(chi_squared, len(backends) - 1) <= _HERD_CHANCE:
-            herds += 1
-            leaders += leading if len(leading) == 1 else ()
+        test = _test_piece(piece, backends, came, parts)
+        tests.append(test)
+        if test.is_by_chance or (excuses_filling and _is_filling(test.leading[0], piece, came, loads)):
+            continue
+        herds += 1
+        if len(test.leading) == 1:  # on a tie the order of backends must not decide
+            leaders += test.leading
     by_leader = sorted(Counter(leaders).values(), reverse=True)
     turns = sum(before != after for before, after in pairwise(leaders))
-    freedom = sum(degrees for _, degrees in squares)
-    even_count = len(squares) - math.ceil(_LEFT_OUT * len(squares))
-    most_even = sorted(squares, key=lambda item: item[0] / item[1])[:even_count]
+    even_count = len(tests) - math.ceil(_LEFT_OUT * len(tests))
+    most_even = sorted(tests, key=lambda test: test.chi_squared / test.freedom)[:even_count]
+    # The parts are estimated from these pieces: that costs a degree of freedom for each but one.
+    freedom = sum(test.freedom for test in tests) - (len(came) - 1)
     return Arrivals(
         requests=round(sum(totals[piece] for piece in pieces)),
         pieces=len(pieces),
         piece_s=piece_s,
-        # The parts are estimated from these pieces: that costs a degree of freedom for each but one.
-        spread=sum(square for square, _ in squares) / (freedom - (len(came) - 1)),
+        spread=sum(test.chi_squared for test in tests) / freedom,
         herds=herds,
         least_herds=by_leader[1] if turns >= _HERD_TURNS else 0,
-        chance=chi_squared_tail(*map(sum, zip(*most_even, strict=True))),
+        chance=chi_squared_tail(
+            sum(test.chi_squared for test in most_even), sum(test.freedom for test in most_even)
+        ),
     )
+
+
+class _PieceTest(NamedTuple):
+    """How unevenly the requests of a short period ("piece") are split over the backends."""
+
+    chi_squared: float
+    freedom: int
+    """Degrees of freedom of `chi_squared`."""
+    leading: Sequence[int]
+    """The backends whose requests exceed their part by most."""
+
+    @property
+    def is_by_chance(self) -> bool:
+        """Whether random routing may have split them so."""
+        return chi_squared_tail(self.chi_squared, self.freedom) > _HERD_CHANCE
+
+
+def _test_piece(
+    piece: int, backends: Sequence[int], came: Sequence[Sequence[float]], parts: Sequence[float]
+) -> _PieceTest:
+    """Compare the requests of a short period with the backends' parts of all requests."""
+    total_part = sum(parts[index] for index in backends)
+    total = sum(counts[piece] for counts in came)
+    expected = {index: parts[index] / total_part * total for index in backends}
+    excess = {index: came[index][piece] - expected[index] for index in backends}
+    chi_squared = sum(excess[index] ** 2 / expected[index] for index in backends)
+    highest_excess = max(excess.values())
+    leading = [index for index in backends if excess[index] == highest_excess]
+    return _PieceTest(chi_squared, len(backends) - 1, leading)
+
+
+def _is_filling(
+    backend: int, piece: int, came: Sequence[Sequence[float]], loads: Sequence[Sequence[float]]
+) -> bool:
+    """Return whether a backend's load, at the end of a short period, is not past the even split yet.
+
+    A backend that got no request in the period, and had no load before and after, takes no part in the split.
+    """
+    in_use = [
+        load[piece + 1]
+        for counts, load in zip(came, loads, strict=True)
+        if counts[piece] or load[piece] or load[piece + 1]
+    ]
+    return not _is_past_even(in_use, loads[backend][piece + 1])
 
 
 def _compared_backends(came: Sequence[Sequence[float]], piece: int) -> list[int]:
