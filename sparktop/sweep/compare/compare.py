@@ -141,16 +141,11 @@ def _engines_levels(
 
     def exceeds(a_series: LevelSeries, load: Level, bound: Value) -> bool:
         beside = a_series.at(load)
-        return (
-            beside is not None
-            and metric in beside.figures
-            and _clearly_exceeds(
-                beside.figures[metric],
-                bound,
-                tests=len(routed.levels) * len(others),
-                stated=all(part.published for part in (a_series, *alone)),
-            )
-        )
+        if beside is None or metric not in beside.figures:
+            return False
+        all_published = all(part.published for part in (a_series, *alone))
+        tests = len(routed.levels) * len(others)
+        return _clearly_exceeds(beside.figures[metric], bound, tests=tests, stated=all_published)
 
     for level in routed.levels:
         concurrency = level.load.point.concurrency
@@ -167,16 +162,19 @@ def _engines_levels(
         runs = [sum(values) for values in zip(*(figure.runs for figure in figures), strict=False)]
         bound = value_of(sum(figure.mean for figure in figures), runs)
         reached = level.figures.get(metric)
-        ratio = None if reached is None else ratio_of(reached, bound)
+        percent, is_significant = None, None
+        if reached is not None:
+            percent = 100 * reached.mean / bound.mean
+            ratio = ratio_of(reached, bound)
+            if ratio is not None and ratio.p is not None:
+                is_significant = _is_significant(ratio, len(routed.levels))
         yield EnginesLevel(
             concurrency=concurrency,
             each=concurrency_each,
             bound=bound.mean,
             routed=None if reached is None else reached.mean,
-            percent=None if reached is None else 100 * reached.mean / bound.mean,
-            significant=None
-            if ratio is None or ratio.p is None
-            else _is_significant(ratio, len(routed.levels)),
+            percent=percent,
+            significant=is_significant,
             beyond=tuple(a_series.name for a_series in others if exceeds(a_series, level.load, bound)),
         )
 
@@ -369,19 +367,25 @@ def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[st
         is_proven = None
     ahead = ranked[0] if _is_ahead(figures, ranked) else None
     stated = is_proven is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
-    if not stated and any(
-        _is_untested_noise(change, table.floors[metric.name]) for change in changes.values()
-    ):
+    floor = table.floors[metric.name]
+    if not stated and any(_is_untested_noise(change, floor) for change in changes.values()):
         is_proven = False  # whatever a test would say
     vs: _Vs = "runner-up"
     against = ranked[1]
-    if is_proven is False:  # the difference that is not clear
-        against = next(name for name, value in changes.items() if not value.significant)
+    if is_proven is False:
+        unclear = [name for name, change in changes.items() if not change.significant]
+        against = unclear[0]
     elif table.baseline in ranked[1:]:
         vs, against = "baseline", str(table.baseline)
     beside = changes[against]
-    is_open = ahead is None or is_proven is False
-    unequal_slots = {} if is_open or ahead is None else _unequal_slots(table.slots, load, ahead, against)
+    unequal_slots: dict[str, int] = {}
+    if ahead is not None and is_proven is not False:
+        unequal_slots = _unequal_slots(table.slots, load, ahead, against)
+    changes_to_baseline: dict[str, Change] = {}
+    baseline = table.baseline
+    if baseline is not None and baseline in figures:
+        others = [name for name in figures if name != baseline]
+        changes_to_baseline = {name: table.change(metric.name, load, name, baseline) for name in others}
     return ComparisonRow(
         **axis_fields(load.point.concurrency, load.point),
         metric=metric.name,
@@ -399,13 +403,7 @@ def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[st
         ratio_ci95=beside.ratio_ci95,
         significant=is_proven,
         unequal_slots=unequal_slots,
-        changes={
-            name: table.change(metric.name, load, name, table.baseline)
-            for name in figures
-            if table.baseline in figures and name != table.baseline
-        }
-        if table.baseline is not None
-        else {},
+        changes=changes_to_baseline,
     )
 
 
@@ -622,17 +620,17 @@ def warning_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
     for a_series in series:
         places: dict[str, list[str]] = {}
         for level in a_series.levels:
+            place = level.load.point.short
+            if a_series.has_lengths and level.load.pp is not None:
+                place += f" {level.load.pp:,} in"
             for mark in level.validity:
                 word = WARNINGS[mark].word if mark in WARNINGS else mark
-                length = (
-                    f" {level.load.pp:,} in" if a_series.has_lengths and level.load.pp is not None else ""
-                )
-                places.setdefault(word, []).append(level.load.point.short + length)
-        doubts = (
-            f"{word} at {'every level' if len(where) == len(a_series.levels) > 1 else ', '.join(where)}"
-            for word, where in places.items()
-        )
-        if places:
+                places.setdefault(word, []).append(place)
+        doubts: list[str] = []
+        for word, where in places.items():
+            is_everywhere = len(where) == len(a_series.levels) > 1
+            doubts.append(f"{word} at {'every level' if is_everywhere else ', '.join(where)}")
+        if doubts:
             yield f"{a_series.name}: warnings: {'; '.join(doubts)}"
 
 

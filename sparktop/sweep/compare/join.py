@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from sparktop.model.load import TokenSource
 from sparktop.model.text import free_name
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import series_of
+from sparktop.sweep.compare.series import LevelSeries, series_of
 from sparktop.sweep.result.results import CapacityResult, Holds, PlanResult, SloResult, SweepResult
 
 _MAY_DIFFER = ("duration_s", "requests", "seed", "preset", "arrivals")
@@ -41,12 +41,12 @@ def join(named_results: Sequence[NamedResult]) -> SweepResult:
     ends = [part.finished_at for part in parts]
     known_ends = [end for end in ends if end is not None]
     broken = [part for part in parts if part.status != "done"]
-    series = [
+    series: list[LevelSeries] = []
+    for index, (stem, result) in enumerate(named_results):
         # Another file's server is never "the same server"; behind a router it has its name in its own file.
-        replace(line, name=names[index][line.name], source=f"{index} {stem}")
-        for index, (stem, result) in enumerate(named_results)
-        for line in series_of(result)
-    ]
+        source = f"{index} {stem}"
+        series += [replace(line, name=names[index][line.name], source=source) for line in series_of(result)]
+    doubtful_clients = [part.client for part in parts if part.client.trustworthy is False]
     return parts[0].model_copy(
         update={
             "started_at": min(part.started_at for part in parts),
@@ -57,9 +57,7 @@ def join(named_results: Sequence[NamedResult]) -> SweepResult:
             "stop_reason": _joined_text(part.stop_reason for part in broken) or None,
             "plan": _join_plans([part.plan for part in parts]),
             "guard": _joined_text((part.guard for part in parts), "; ") or None,
-            "client": next(
-                (part.client for part in parts if part.client.trustworthy is False), parts[0].client
-            ),
+            "client": doubtful_clients[0] if doubtful_clients else parts[0].client,
             "targets": tuple(target for part in parts for target in part.targets),
             "ran": tuple(run for part in parts for run in part.ran),
             "comparison": compare(series) if len(series) > 1 else None,

@@ -154,10 +154,12 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
     """Return the series of a target of a sweep."""
     plan, search = result.plan, result.capacity
     answer = None if search is None else search.answers.get(target.name)
-    words = plan.request_words
-    added_words = list(words[1:] if plan.prompts is not None else words)  # the first names the prompts
-    # Names alone may be equal where values differ.
-    added_words += [] if plan.request_digest is None else [f"SHA {plan.request_digest}"]
+    prompt_words, added_words = "", list(plan.request_words)
+    if plan.prompts is not None:
+        prompt_words = f"{plan.prompts.name} {(plan.prompts.digest or '')[:8]}".strip()
+        added_words = added_words[1:]  # the first names the prompts
+    if plan.request_digest is not None:  # names alone may be equal where values differ
+        added_words.append(f"SHA {plan.request_digest}")
     servers = {name for level in target.levels for name in level.known_servers}
     return LevelSeries(
         name=target.name,
@@ -170,9 +172,7 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
         simulated=result.simulated,
         engines=(target.name,) if target.kind is TargetKind.ENGINE else tuple(sorted(servers)),
         slots=target.slots,
-        prompts=""
-        if plan.prompts is None
-        else f"{plan.prompts.name} {(plan.prompts.digest or '')[:8]}".strip(),
+        prompts=prompt_words,
         requests=", ".join(added_words),
         search=None if search is None or answer is None else (search, answer),
         refused={
@@ -256,18 +256,18 @@ def length_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
     rows = align_rows(series)
     for row in sorted({load for by_row in rows for load in by_row}, key=lambda load: load.order):
         members = [
-            (a_series.name, by_row[row].load)
+            (a_series.name, by_row[row].load.pp)
             for a_series, by_row in zip(series, rows, strict=True)
             if row in by_row
         ]
         if len(members) < 2:  # noqa: PLR2004 - a single level has nothing to differ from
             continue
-        if row.pp is not None:
-            without_length |= dict.fromkeys(name for name, load in members if load.pp is None)
-        lengths: dict[int, str] = {}
-        for name, load in members:
-            if load.pp is not None:
-                lengths.setdefault(load.pp, name)
+        lengths: dict[int, str] = {}  # the first series with each prompt length
+        for name, pp in members:
+            if pp is not None:
+                lengths.setdefault(pp, name)
+            elif row.pp is not None:
+                without_length[name] = None
         if len(lengths) > 1:
             differing[" beside ".join(f"{pp:,} ({name})" for pp, name in lengths.items())] = None
     if differing:

@@ -46,10 +46,10 @@ def watched_targets(watch: Watch, snapshot: Snapshot) -> tuple[SweepTarget, ...]
     backends = shown | backends
     targets = []
     for name in dict.fromkeys((*views, *routers)):
-        view, router = views.get(name), routers.get(name)
-        reported = {} if view is None else view.deployments or {}
-        router = router or RouterTarget(name, views[name].url)
-        names = dict.fromkeys((*router.backends, *(view.backends if view else ())))
+        view = views.get(name)
+        router = routers[name] if name in routers else RouterTarget(name, views[name].url)
+        names = dict.fromkeys((*router.backends, *(view.backends if view is not None else ())))
+        reported = (view.deployments if view is not None else None) or {}
         targets.append(
             router_target(
                 router,
@@ -86,34 +86,37 @@ def chosen_names(
     all_routers = [target.name for target in targets if target.kind is TargetKind.ROUTER]
     routers = [router for router in all_routers if router in watched]
     engines = [target.name for target in targets if target.kind is TargetKind.ENGINE]
-    named_routers = [router for router in routers if router == name]
-    members = {name}
-    if kind in _GROUPS:
-        members = {view.name for view in snapshot.backends if view.group == name}
-        balances = (balance for balance in snapshot.balance if balance.group == name)
-        members |= {backend for balance in balances for backend in balance.backends}
-        # The engine cores (data-parallel ranks) of one server are a group that has its name.
-        members = members.intersection(engines) or {name}
-    elif kind in _WALL_GROUPS:
+    members = _members_of_panel(targets, snapshot, kind, name)
+    chosen = [engine for engine in engines if engine in members]
+    if kind in _WALL_GROUPS and shown is not None and not set(chosen) <= set(shown):
+        chosen = [engine for engine in chosen if engine in shown]
+    elif kind == "router" or (kind in {*_GROUPS, *_WALL_GROUPS} and name in routers):
+        chosen = [router for router in routers if router == name]
+    if not chosen and shown is not None:
+        return tuple(engine for engine in engines if engine in shown)
+    return tuple(chosen or routers or engines)
+
+
+def _members_of_panel(
+    targets: Sequence[SweepTarget], snapshot: Snapshot, kind: str, name: str
+) -> Collection[str]:
+    """Return the names of the backends that the panel with the key (`kind`, `name`) is about."""
+    if kind in _NODES:
+        on_machine = {view.name for view in snapshot.backends if name in view.nodes}
+        return on_machine | {target.name for target in targets if name in target.nodes}
+    if kind in _WALL_GROUPS:
         from sparktop.analysis.wall import wall_of  # late: most boards have no wall
 
         groups = (group for group in wall_of(snapshot).groups if group.name == name)
-        members = {server.server.name for group in groups for server in group.servers}
-    elif kind in _NODES:
-        members = {view.name for view in snapshot.backends if name in view.nodes}
-        members |= {target.name for target in targets if name in target.nodes}
-    of_panel = [engine for engine in engines if engine in members]
-    names_chosen = of_panel
-    if kind == "router":
-        names_chosen = named_routers
-    elif kind in _GROUPS:
-        names_chosen = named_routers or of_panel
-    elif kind in _WALL_GROUPS:
-        shown_members = of_panel if shown is None else [member for member in of_panel if member in shown]
-        names_chosen = shown_members if len(shown_members) < len(of_panel) else named_routers or of_panel
-    if not names_chosen and shown is not None:
-        return tuple(engine for engine in engines if engine in shown)
-    return tuple(names_chosen or routers or engines)
+        return {server.server.name for group in groups for server in group.servers}
+    if kind not in _GROUPS:
+        return {name}
+    members = {view.name for view in snapshot.backends if view.group == name}
+    balances = (balance for balance in snapshot.balance if balance.group == name)
+    members |= {backend for balance in balances for backend in balance.backends}
+    # The engine cores (data-parallel ranks) of one server are a group that has its name.
+    is_of_engines = any(target.kind is TargetKind.ENGINE and target.name in members for target in targets)
+    return members if is_of_engines else {name}
 
 
 def others_load(plan: Plan, snapshot: Snapshot | None, announced: Mapping[int, Collection[str]]) -> list[str]:

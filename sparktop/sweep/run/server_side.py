@@ -601,30 +601,29 @@ def queue_reason(
     all requests were seen running at the same time, or if the slots are known to suffice and the cache is not
     full. Return None if no request queued.
     """
-    waiting = [point.waiting for point in points if point.waiting is not None]
+    waiting = known_values(point.waiting for point in points)
     running_max = known_max(point.running for point in points)
     if slots is not None and (running_max or 0.0) > slots:
         slots = None  # it ran more, so this number is not its limit
-    expected = concurrency if at_once is None else at_once
-    saturated = slots is not None and any(
-        (point.waiting or 0.0) > 0 and (point.running or 0.0) >= slots for point in points
-    )
-    beyond = slots is not None and (saturated or (at_once is not None and expected > slots))
+    too_few_slots = False
+    if slots is not None:
+        queued = [point for point in points if (point.waiting or 0.0) > 0]
+        all_taken = any((point.running or 0.0) >= slots for point in queued)
+        too_few_slots = all_taken or (at_once or 0) > slots
     waits = sum(count > 0 for count in waiting)
-    if not waits and (waiting or not beyond):
-        return None
-    full = any((point.kv_fullest_percent or 0.0) >= FULL_PERCENT for point in points)
-    all_ran = running_max is not None and running_max >= expected
-    if (all_ran or slots is not None) and not beyond and not full:
+    if not waits and (waiting or not too_few_slots):
         return None
     words = "requests waited"
     if waiting:
         words = f"up to {max(waiting):.0f} requests waited ({waits} of {len(waiting)} polls)"
-    if beyond and slots is not None and at_once is not None:
-        return f"{slots} slots for up to {expected} requests at once: {words}"
-    if beyond:
+    if too_few_slots and at_once is not None:
+        return f"{slots} slots for up to {at_once} requests at once: {words}"
+    if too_few_slots:
         return f"{words} while all of its {slots} slots were taken"
-    return f"{words}: its KV cache is full" if full else words
+    if any((point.kv_fullest_percent or 0.0) >= FULL_PERCENT for point in points):
+        return f"{words}: its KV cache is full"
+    all_ran = running_max is not None and running_max >= (concurrency if at_once is None else at_once)
+    return None if all_ran or slots is not None else words
 
 
 def are_all_sampled(plan: Plan, snapshot: Snapshot, log: ServerLog) -> bool:

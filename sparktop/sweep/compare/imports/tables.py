@@ -93,6 +93,7 @@ _CELL = re.compile(
     r"(?P<unit>[^\d(]*)(\(.*\))?"
 )
 """A cell: number, end of a range or deviation, unit."""
+_TEST_HEAD = re.compile("test|test_name")
 _TEST = re.compile(
     r"(?P<context>ctx_)?(?P<kind>pp|tg)(?P<tokens>\d{1,8})?\s*(?:@\s*d(?P<depth>\d{1,8}))?"
     r"\s*(?:\(c(?P<c>\d{1,8})\))?"
@@ -169,28 +170,20 @@ def _series_of_target(
         values = tuple(first.mean for first, *_ in runs)
         return runs[0][0] if len(runs) == 1 else value_of(fmean(values), values, stdev(values))
 
-    levels = tuple(
-        SeriesLevel(
-            load,
-            {metric: over_runs(list(runs.values())) for metric, runs in figures.items()},
-            runs=max(map(len, figures.values()))
-            if any("" not in runs for runs in figures.values())
-            else None,
-        )
-        for load, figures in sorted(stated.items(), key=lambda pair: pair[0].order)
-    )
-    statements = chain.from_iterable(
-        runs.values() for by_metric in stated.values() for runs in by_metric.values()
-    )
-    is_contradictory = any(
-        abs(first.mean - other.mean) > _SAME * abs(first.mean)
-        for first, *others in statements
-        for other in others
-    )
+    levels: list[SeriesLevel] = []
+    is_contradictory = False
+    for load in sorted(stated, key=lambda load: load.order):
+        figures = stated[load]
+        has_runs = any("" not in runs for runs in figures.values())
+        values = {metric: over_runs(list(runs.values())) for metric, runs in figures.items()}
+        levels.append(SeriesLevel(load, values, runs=max(map(len, figures.values())) if has_runs else None))
+        for first, *others in chain.from_iterable(runs.values() for runs in figures.values()):
+            furthest = max((abs(first.mean - other.mean) for other in others), default=0.0)
+            is_contradictory = is_contradictory or furthest > _SAME * abs(first.mean)
     twice = "the text has two values for a metric at one level: the first was taken"
     return LevelSeries(
         name=target,
-        levels=levels,
+        levels=tuple(levels),
         source=source,
         tool="pasted table",
         definitions=definitions,
@@ -359,25 +352,18 @@ def _metric_of(head: str) -> str | None:
 def _read_table(table: TextTable, name: str, pp: int | None, tg: int | None, found: _Figures) -> None:
     """Add the figures of a table to `found`; `pp` and `tg` are the lengths where the table states none."""
     heads = [head.lower() for head in table.heads]
-    test = next((index for index, head in enumerate(heads) if head in {"test", "test_name"}), None)
+    test = _column_of(_TEST_HEAD, heads)
     if test is not None:
         _read_tests(table, test, name, found)
         return
     kinds = map(_axis_of, heads)
     axes = [(index, kind) for index, kind in enumerate(kinds) if kind is not None]
-    prompt, output, run, depth = (
-        next((index for index, head in enumerate(heads) if wanted.fullmatch(head)), None)
-        for wanted in (_PROMPT, _OUTPUT, _RUN, _DEPTH)
-    )
+    prompt, output, run, depth = (_column_of(wanted, heads) for wanted in (_PROMPT, _OUTPUT, _RUN, _DEPTH))
     if not axes and prompt is None:
         return
     by_row = _naming_column(table)
     not_metrics = {index for index, _ in axes} | {prompt, output, run, by_row}
-    columns: _Columns = {}
-    for index, head in enumerate(table.heads):
-        metric = _metric_of(head)
-        if index not in not_metrics and metric is not None:
-            columns[index] = "", metric, head
+    columns = {index: wanted for index, wanted in _metric_columns(table).items() if index not in not_metrics}
     if not columns and axes:
         columns = {
             index: wanted for index, wanted in _target_columns(table).items() if index not in not_metrics
@@ -400,8 +386,19 @@ def _read_table(table: TextTable, name: str, pp: int | None, tg: int | None, fou
                 _add(found, where_named, load, metric, figure, _cell(row, run))
 
 
+def _column_of(wanted: re.Pattern[str], heads: Sequence[str]) -> int | None:
+    """Return the index of the first heading that is as `wanted`; None if none is."""
+    return next((index for index, head in enumerate(heads) if wanted.fullmatch(head)), None)
+
+
 _Columns = dict[int, tuple[str, str, str]]
 """(Target, "" for that of the row; metric; text that may state its unit) by index of the column."""
+
+
+def _metric_columns(table: TextTable) -> _Columns:
+    """Return each column whose heading names a metric."""
+    metrics = {index: (_metric_of(head), head) for index, head in enumerate(table.heads)}
+    return {index: ("", metric, head) for index, (metric, head) in metrics.items() if metric is not None}
 
 
 def _target_columns(table: TextTable) -> _Columns:
@@ -498,19 +495,34 @@ def _parse_number(text: str | None) -> float | None:
         return None
 
 
+_TEST_FIGURES = {
+    "t/s (total)": "rate",
+    "t/s": "rate",
+    "t_s_mean": "rate",
+    "peak t/s (total)": "peak",
+    "peak t/s": "peak",
+    "peak_ts_mean": "peak",
+    "ttfr (ms)": "ttfr",
+    "ttfr_mean": "ttfr",
+    "e2e_ttft (ms)": "ttft",
+    "e2e_ttft_mean": "ttft",
+}
+"""What a column of a table of tests has, by its heading."""
+_METRICS_OF_TESTS = {
+    "pp": {"rate": "prefill_tps", "ttfr": "ttfr_ms", "ttft": "ttft_ms"},
+    "tg": {"rate": "decode_tps", "peak": "peak_tps"},
+}
+"""The metric that a column has in a row of the kind "pp" or "tg"."""
+
+
 def _read_tests(table: TextTable, test: int, name: str, found: _Figures) -> None:
     """Read a table with rows such as "pp2048 @ d4096 (c4)"; those of the context alone are left out."""
     heads = [head.lower() for head in table.heads]
     naming_columns = [index for index in range(test) if len({_cell(row, index) for row in table.rows}) > 1]
-    columns = {
-        column: next((index for index, head in enumerate(heads) if head in names), None)
-        for column, names in {
-            "rate": ("t/s (total)", "t/s", "t_s_mean"),
-            "peak": ("peak t/s (total)", "peak t/s", "peak_ts_mean"),
-            "ttfr": ("ttfr (ms)", "ttfr_mean"),
-            "ttft": ("e2e_ttft (ms)", "e2e_ttft_mean"),
-        }.items()
-    }
+    columns: dict[str, int] = {}
+    for index, head in enumerate(heads):
+        if head in _TEST_FIGURES:
+            columns.setdefault(_TEST_FIGURES[head], index)
     deviations = {column: _std_column(heads, index) for column, index in columns.items()}
     tests = [(_TEST.fullmatch(_cell(row, test)), row) for row in table.rows]
     rows = [(match, row) for match, row in tests if match is not None and match["context"] is None]
@@ -522,22 +534,19 @@ def _read_tests(table: TextTable, test: int, name: str, found: _Figures) -> None
         load = Level(
             "", concurrency_point(count), *_test_lengths(match, lengths), depth=int(match["depth"] or 0)
         )
-        wanted = (
-            (("rate", "prefill_tps"), ("ttfr", "ttfr_ms"), ("ttft", "ttft_ms"))
-            if match["kind"] == "pp"
-            else (("rate", "decode_tps"), ("peak", "peak_tps"))
-        )
         target_name = " ".join(filter(None, (_cell(row, index) for index in naming_columns))) or name
-        for column, metric in wanted:
-            figure = figure_of(_cell(row, columns[column]))
-            if figure is not None and deviations[column] is not None:
-                figure = value_of(figure.mean, std=_parse_number(_cell(row, deviations[column])))
+        for column, metric in _METRICS_OF_TESTS[match["kind"]].items():
+            figure = figure_of(_cell(row, columns.get(column)))
+            deviation = deviations.get(column)
+            if figure is not None and deviation is not None:
+                figure = value_of(figure.mean, std=_parse_number(_cell(row, deviation)))
             if figure is not None:
                 _add(found, target_name, load, metric, figure)
 
 
-def _std_column(heads: Sequence[str], index: int | None) -> int | None:
-    std_head = "" if index is None else heads[index].replace("_mean", "_std")
+def _std_column(heads: Sequence[str], index: int) -> int | None:
+    """Return the index of the standard deviation of a column of means; None where there is none."""
+    std_head = heads[index].replace("_mean", "_std")
     return heads.index(std_head) if std_head.endswith("_std") and std_head in heads else None
 
 
