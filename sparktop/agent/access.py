@@ -20,7 +20,7 @@ from msgspec import Struct
 from sparktop.errors import UsageError
 from sparktop.files import read_bounded
 from sparktop.model.targets import AGENT_PORT
-from sparktop.model.text import clean, host_port, reason_of
+from sparktop.model.text import clean, host_port, lines_of, reason_of
 from sparktop.net.failure import load_certificate
 
 TOKEN_VARIABLE = "SPARKTOP_TOKEN"  # noqa: S105 - the variable's name, not a token
@@ -181,7 +181,7 @@ def own_names(host: str, more: Collection[str] = (), resolver: Path = _RESOLVER)
     hostname = socket.gethostname().lower()
     domains = {"local"}
     with suppress(OSError):
-        for line in resolver.read_text(encoding="utf-8", errors="replace").splitlines()[:_MOST_LINES]:
+        for line in lines_of(resolver.read_text(encoding="utf-8", errors="replace"))[:_MOST_LINES]:
             word, *domains_listed = line.lower().split()[:_MOST_DOMAINS] or [""]
             if word in {"search", "domain"}:
                 domains.update(domain.strip(".") for domain in domains_listed)

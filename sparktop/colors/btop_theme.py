@@ -32,9 +32,10 @@ first one listed that the file has counts:
 | load                | temp                                                                   |
 
 A user's theme need not have contrast, but nothing is drawn invisibly: words with a contrast below `WORDS`
-against the background, labels with less than `LABELS`, and graph steps, borders and bars with less than
-`SHAPES` are mixed with the text colour until they reach it. A gradient's last step counts as a word, as a
-graph's name is written in it. The terminal's own background is assumed to be dark when the text is light.
+against the background, labels with less than `LABELS`, borders with less than `FRAMES`, and graph steps and
+bars with less than `SHAPES` are mixed with the text colour until they reach it. A gradient's last step counts
+as a word, as a graph's name is written in it. The terminal's own background is assumed to be dark when the
+text is light.
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from sparktop.colors.mixing import (
     with_contrast,
 )
 from sparktop.errors import ConfigError
+from sparktop.model.text import lines_of
 
 LABELS = 4.5
 """Least contrast ratio of labels and key letters, where the text has it: btop's grey for inactive rows is too
@@ -113,7 +115,7 @@ def parse_btop(text: str) -> tuple[dict[str, str], tuple[str, ...]]:
         ConfigError: the text has none of btop's keys, or no valid colour.
     """
     values: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in lines_of(text):
         match = _LINE.match(line)
         if match is not None and match[1] in _KEYS:
             quoted = match[2] if match[2] is not None else match[3]

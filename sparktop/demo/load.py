@@ -17,6 +17,7 @@ import aiohttp
 
 from sparktop.demo.engine_requests import answer_words, tokenize_chat
 from sparktop.demo.scenario import QUIET_S, WAVE_S, Scenario, lengths_of
+from sparktop.model.text import lines_of
 
 MARK = "X-Sparktop-Demo-Load"
 """Name of the request header that marks requests of the demo's own load."""
@@ -288,7 +289,7 @@ class DemoAgent:
 def streamed_text(stream: bytes) -> str:
     """Return the text of a streamed chat answer."""
     parts = []
-    for line in stream.decode(errors="replace").splitlines():
+    for line in lines_of(stream.decode(errors="replace")):
         if line.startswith(_DATA + "{"):
             choices = json.loads(line.removeprefix(_DATA)).get("choices") or [{}]
             parts.append((choices[0].get("delta") or {}).get("content") or "")

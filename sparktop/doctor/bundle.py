@@ -24,7 +24,7 @@ from sparktop.doctor.machine import installed_version
 from sparktop.engines import ENGINES
 from sparktop.files import read_bounded
 from sparktop.model.targets import Target, Watch
-from sparktop.model.text import clean
+from sparktop.model.text import clean, lines_of
 from sparktop.report.privacy import SECRET, Privacy, any_of
 
 SCHEMA = "sparktop.bundle/1"
@@ -273,7 +273,7 @@ def _first_line(path: Path) -> list[str]:
         content, _ = read_bounded(path, _MOST_LOG_BYTES)
     except OSError:
         return []
-    return [line for line in content.decode(errors="replace").splitlines()[:1] if line.strip()]
+    return [line for line in lines_of(content.decode(errors="replace"))[:1] if line.strip()]
 
 
 def last_lines(path: Path) -> list[str]:
@@ -285,8 +285,8 @@ def last_lines(path: Path) -> list[str]:
             text = log.read(_MOST_LOG_BYTES).decode(errors="replace")
     except OSError:
         return []
-    lines = text.splitlines()[1:] if size > _MOST_LOG_BYTES else text.splitlines()
-    return lines[-_MOST_LOG_LINES:]
+    lines = lines_of(text)
+    return lines[1 if size > _MOST_LOG_BYTES else 0 :][-_MOST_LOG_LINES:]
 
 
 def bundle(

@@ -19,6 +19,8 @@ from functools import cached_property, lru_cache
 from operator import getitem
 from typing import TypeAlias, TypeVar, cast
 
+from msgspec import Struct
+
 from sparktop.model.failure import FailureError, FailureKind
 
 MAX_SAMPLES = 50_000
@@ -66,14 +68,23 @@ class PageText:
         return make() if self.cache is None else _get_or_make(self.cache, key, make)
 
 
+class _KnownPage(Struct, frozen=True):
+    """The beginnings of a page's lines, and what follows from them."""
+
+    ends: list[slice]
+    """Where the beginning of each line ends."""
+    beginnings: list[bytes]
+    cache: Cache
+    size: int
+    """Bytes of the page."""
+
+
 class _PageCaches:
     """The beginnings of the lines of pages, each with what follows from them."""
 
     def __init__(self) -> None:
-        self._alike: dict[tuple[int, bytes], list[tuple[list[slice], list[bytes], Cache]]] = {}
-        """Where the beginnings of all lines end, these beginnings, and what follows from them.
-
-        The key is the number of lines and the line in the middle, which has a model's name in most pages."""
+        self._alike: dict[tuple[int, bytes], list[_KnownPage]] = {}
+        """By the number of lines and the line in the middle, which has a model's name in most pages."""
         self._bytes = 0
 
     def cache_for(self, lines: list[bytes], body: bytes) -> Cache | None:
@@ -82,21 +93,21 @@ class _PageCaches:
             self._alike.clear()
             self._bytes = 0
         key = len(lines), _beginning(lines[len(lines) // 2])
-        for ends, beginnings, cache in self._alike.get(key, ()):
-            if list(map(getitem, lines, ends)) == beginnings:
-                return cache
+        for known in self._alike.get(key, ()):
+            if list(map(getitem, lines, known.ends)) == known.beginnings:
+                return known.cache
         if b"# {" in body:
             return None
         alike = self._alike.setdefault(key, [])
         if len(alike) >= _MOST_ALIKE:
-            del alike[0]
+            self._bytes -= alike.pop(0).size
         beginnings = list(map(_beginning, lines))
         # A line without a space is compared whole, and may not become longer.
         ends = [slice(len(text) if text.endswith(b" ") else None) for text in beginnings]
-        cache = {}
-        alike.append((ends, beginnings, cache))
-        self._bytes += len(body)
-        return cache
+        known = _KnownPage(ends, beginnings, {}, len(body))
+        alike.append(known)
+        self._bytes += known.size
+        return known.cache
 
 
 def _beginning(line: bytes) -> bytes:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sparktop.hardware.kernel_file import parse_int, read_bytes, read_int, read_text
 from sparktop.model.node import LastBoot, MachineSetup, NodeIdentity
-from sparktop.model.text import clean
+from sparktop.model.text import clean, lines_of
 
 _MOST_ADDRESSES = 64
 """Upper limit of addresses returned."""
@@ -276,7 +276,7 @@ def _hostname(root: Path) -> str | None:
 def _pretty_name(root: Path) -> str | None:
     """Return the value of PRETTY_NAME in os-release (man 5 os-release); None when it is missing."""
     text = read_text(str(root / "etc/os-release")) or read_text(str(root / "usr/lib/os-release")) or ""
-    for line in text.splitlines():
+    for line in lines_of(text):
         key, _, value = line.partition("=")
         if key == "PRETTY_NAME":
             try:

@@ -127,8 +127,7 @@ class FleetNode(Struct, frozen=True):
     down: bool = False
     """Whether the newest scrapes of all its exporters failed (`up` is 0)."""
     state: str = "unknown"
-    """In one word, the worst first: "unreachable", "low memory", "throttled", "slow clock", "hot", "busy",
-    "idle", "no GPU" or "unknown"."""
+    """One of the words of `NODE_GRAVITY` in `analysis.wall`: "busy"."""
     gpus: int | None = None
     """GPUs that are reported."""
     gpu_percent: float | None = None

@@ -13,7 +13,7 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from statistics import median
 from typing import Any, TypeVar
@@ -405,6 +405,36 @@ def _merge_points(
         kept.append((time, merged[time]))
         before = time
     return kept + waiting
+
+
+# Several series together. Their points lie at different times: they are compared in slots of equal length.
+
+
+def _slot_means(series: Series, slots: range, step_s: float) -> dict[int, float]:
+    by_slot: dict[int, list[float]] = {}
+    for time, value in zip(*series.arrays((slots[0] - 1) * step_s), strict=True):
+        slot = int(time // step_s)
+        if slot > slots[-1]:
+            break
+        if not math.isnan(value):
+            by_slot.setdefault(slot, []).append(value)
+    values_of = {slot: by_slot.get(slot) or by_slot.get(slot - 1) for slot in slots}
+    return {slot: sum(values) / len(values) for slot, values in values_of.items() if values}
+
+
+def slot_values(
+    each: Iterable[Series],
+    slots: range,
+    step_s: float,
+    joined: Callable[[Iterable[float | None]], float | None],
+) -> list[float | None]:
+    """Return for each of `slots` what `joined` (such as `known_sum`) makes of the means of each series there.
+
+    Slot n begins at n * `step_s` seconds. A series without a value in a slot counts with its mean of the slot
+    before: its poll was late. It is left out of further slots, as servers that do not answer are.
+    """
+    means = [_slot_means(series, slots, step_s) for series in each]
+    return [joined(by_slot.get(slot) for by_slot in means) for slot in slots]
 
 
 # Means, sums and extremes of values of which some are unknown (None): None only where all are.

@@ -52,6 +52,15 @@ def free_name(name: str, taken: Container[str], form: str = "{}-{}") -> str:
     return next(free for free in chain((name,), numbered) if free not in taken)
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text from outside; a line ends with a line feed, a carriage return or both.
+
+    `str.splitlines` also cuts at U+2028 and seven more characters that JSON may hold within a line.
+    """
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    return plain.removesuffix("\n").split("\n") if plain else []
+
+
 def reason_of(error: BaseException) -> str:
     """Return why the system refused something, cleaned: "No such file or directory"."""
     return clean(getattr(error, "strerror", None) or str(error) or type(error).__name__)

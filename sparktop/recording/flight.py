@@ -311,7 +311,7 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes
     `sources` are files of one recorder, oldest first; files that cannot be read are left out. Frames
     written before the machine's last start are left out, too, because its monotonic clock started again then.
     """
-    later_s = math.inf
+    later_s, later_boot = math.inf, None
     for path in reversed(list(sources)):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -324,14 +324,15 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes
                 deque(reader.records(offsets[-1]), maxlen=0)  # reads the last frame, to learn where it ends
             end, is_open = reader.good_end, reader.open_frame
             for offset in reversed(offsets):
-                first_record = reader.first(offset)
-                at_s = later_s if first_record is None else first_record.instant.at
-                if at_s > later_s:
+                at_s, boot = later_s, later_boot
+                if (first_record := reader.first(offset)) is not None:
+                    at_s, boot = first_record.instant.at, first_record.fields.get("boot_id")
+                if at_s > later_s or boot != (later_boot or boot):
                     return
                 yield FrameBytes(path, offset, end - offset, is_open)
                 if at_s <= begin_s:
                     return
-                end, is_open, later_s = offset, False, at_s
+                end, is_open, later_s, later_boot = offset, False, at_s, boot
         finally:
             os.close(descriptor)
 
@@ -385,7 +386,7 @@ def _make_room(folder: Path, wanted: int) -> None:
 
 
 def _is_of_incident(existing: str, name: str, at: datetime) -> bool:
-    """Return whether the file name `existing` is of the incident `name` that began at `at` or shortly before.
+    """Return whether the file name `existing` is of an incident `name` that began within `SAME_S` of `at`.
 
     `name` is the part of a file's name after the time: "spark-a-unreachable.rec.zst".
     """

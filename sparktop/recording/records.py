@@ -31,7 +31,7 @@ from sparktop.model.load import REMOVED_KINDS
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
 from sparktop.model.router import Fleet, RouterSample
-from sparktop.model.series import Series
+from sparktop.model.series import Series, known_min, known_sum, known_values, slot_values
 from sparktop.model.snapshot import Kept, Snapshot
 from sparktop.model.targets import (
     BackendTarget,
@@ -494,12 +494,15 @@ def boot_id() -> str:
 
 def announcements(snapshot: Snapshot) -> Announced:
     """Return the alerts, events and balance verdicts of a snapshot, and a summary of its last minute."""
-    at, servers = snapshot.at, [backend.history for backend in snapshot.backends]
+    servers = [backend.history for backend in snapshot.backends]
+    rates = [history.generation_tps for history in servers]
     requests = [series for history in servers for series in (history.running, history.waiting)]
+    headrooms = [node.history.headroom_gib for node in snapshot.nodes]
+    at, interval_s = snapshot.at, snapshot.interval_s
     summary = {
-        "generation_tps": _minute_range(at, [history.generation_tps for history in servers]),
-        "requests": _minute_range(at, requests),
-        "headroom_gib": _minute_range(at, [node.history.headroom_gib for node in snapshot.nodes], least=True),
+        "generation_tps": _minute_range(rates, at, interval_s, known_sum),
+        "requests": _minute_range(requests, at, interval_s, known_sum),
+        "headroom_gib": _minute_range(headrooms, at, snapshot.node_interval_s, known_min),
     }
     return Announced(
         snapshot.alerts,
@@ -514,20 +517,22 @@ def announcements(snapshot: Snapshot) -> Announced:
     )
 
 
-def _minute_range(at: float, each: Iterable[Series], *, least: bool = False) -> Range | None:
-    """Add up the series in `each` second by second; return the range of the sums in the minute before `at`.
+def _minute_range(
+    each: Iterable[Series],
+    at: float,
+    interval_s: float,
+    joined: Callable[[Iterable[float | None]], float | None],
+) -> Range | None:
+    """Join the series in `each` (sum or minimum); return the range of that in the minute before `at`.
 
-    With `least`, take the smallest value of each second instead of the sum. Return None if no value is known.
+    Return None if no value is known.
     """
-    slots: dict[int, list[float]] = {}
-    for series in each:
-        for time, value in series.since(at - SUMMARY_S):
-            if value is not None:
-                slots.setdefault(int(time), []).append(value)
-    by_second = [min(values) if least else sum(values) for values in slots.values()]
-    if not by_second:
-        return None
-    return Range(min(by_second), sum(by_second) / len(by_second), max(by_second))
+    # The series are polled at different moments of an interval: each has a value in slots of its length.
+    step_s = max(1.0, interval_s)
+    newest, count = int(at // step_s), max(1, int(SUMMARY_S // step_s))
+    slots = range(newest - count + 1, newest + 1)
+    known = known_values(slot_values(each, slots, step_s, joined))
+    return Range(min(known), sum(known) / len(known), max(known)) if known else None
 
 
 _SETTINGS = ("interval_s", "thresholds", "node_thresholds", "models")

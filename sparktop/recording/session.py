@@ -15,7 +15,7 @@ from sparktop.errors import OutputError
 from sparktop.model.event import Severity
 from sparktop.model.instant import Countdown, Instant
 from sparktop.model.targets import Watch
-from sparktop.model.text import clean, reason_of, shown_path
+from sparktop.model.text import clean, free_name, reason_of, shown_path
 from sparktop.recording.flight import (
     PART_S,
     Incidents,
@@ -97,7 +97,7 @@ class Recordings:
         except OutputError as error:
             self._add_event(f"the flight recorder is off: {error}")
             return
-        await asyncio.to_thread(self._report_unexpected_end, folder, self._report)
+        await asyncio.to_thread(self._report_unexpected_end, folder)
         limit = self._watch.flight_mib * MIB
         incidents = Incidents(incident_folder(folder), self._watch.incidents, self._report)
         store.listen_events(incidents.on_event)
@@ -122,8 +122,7 @@ class Recordings:
         self.journal.add(self._flight)
         self._flight.start(store)
 
-    @staticmethod
-    def _report_unexpected_end(folder: Path, report: Callable[[str], None]) -> None:
+    def _report_unexpected_end(self, folder: Path) -> None:
         from sparktop.recording.records import boot_id  # late, and in a thread: it loads pydantic
 
         ended = last_end(folder, boot_id())
@@ -132,7 +131,7 @@ class Recordings:
         path, at, is_same_boot = ended
         when = f"{at.astimezone():%Y-%m-%d %H:%M:%S}"
         end_words = "sparktop was killed" if is_same_boot else "this machine went down without a shutdown"
-        report(f"{end_words} at {when}: sparktop replay {clean(path, 200)} shows the minutes before")
+        self._report(f"{end_words} at {when}: sparktop replay {clean(path, 200)} shows the minutes before")
 
     @property
     def notice(self) -> str | None:
@@ -225,7 +224,7 @@ class RecordedMonitor(Monitor):
         self._recorded = store
 
     async def start(self) -> None:
-        """Start the recordings, then all polling."""
+        """Start all polling, then the recordings."""
         await super().start()
         await self._recordings.start(self._recorded)
 
@@ -233,6 +232,42 @@ class RecordedMonitor(Monitor):
         """Stop all polling, then the recordings."""
         await super().stop()
         await asyncio.to_thread(self._recordings.stop, "quit")
+
+
+class RecordingFiles:
+    """The files of one recording: the one that was asked for, then others beside it with the next numbers."""
+
+    def __init__(self, path: Path) -> None:
+        """Begin with the file `path`, which may exist: then it is continued."""
+        self._first = path
+        self._begun: list[Path] = []
+
+    def next_path(self, _: Instant) -> Path:
+        """Return the path of the next file: "night.2.rec.zst" after "night.rec.zst".
+
+        Numbers of files that exist are passed over. A file into which nothing could be written is returned
+        once more.
+        """
+        if not self._begun:
+            self._begun.append(self._first)
+        elif _has_content(self._begun[-1]):
+            stem = self._first.name.removesuffix(SUFFIX)
+            taken = {stem, *(path.name.removesuffix(SUFFIX) for path in self._first.parent.iterdir())}
+            self._begun.append(self._first.with_name(f"{free_name(stem, taken, '{}.{}')}{SUFFIX}"))
+        return self._begun[-1]
+
+    @property
+    def written(self) -> list[Path]:
+        """The files that hold something."""
+        return [path for path in self._begun if _has_content(path)]
+
+    def limit_reached(self, since_start_s: float, limits: tuple[float | None, int | None]) -> str | None:
+        """Return which of the `limits` (seconds, bytes of all files) is reached, in words; None for none."""
+        most_s, most_bytes = limits
+        if most_s is not None and since_start_s >= most_s:
+            return "time is up"
+        size = sum(path.stat().st_size for path in self._begun if path.exists())
+        return "size is reached" if most_bytes is not None and size >= most_bytes else None
 
 
 async def record(
@@ -253,43 +288,18 @@ async def record(
     Raises:
         OutputError: the file cannot be written.
     """
-    if not path.parent.is_dir():
-        raise OutputError(f"{clean(path)}: there is no folder {clean(path.parent)}")
-    load_zstd()  # fails before anything is watched
-    file = RecordingFile(path)
-    try:
-        file.check_room()
-    finally:
-        file.close()
-    written, stopped, ended = list[Path](), list[str](), asyncio.Event()
-    reason: str | None = None
-    seconds, size = limits
+    _check_writable(path)  # fails before anything is watched
+    files, signalled = RecordingFiles(path), asyncio.get_running_loop().create_future()
 
     def end(number: signal.Signals) -> None:
-        stopped.append(number.name)
-        ended.set()
-
-    def next_path(_: Instant) -> Path:
-        # A file into which nothing could be written is tried again.
-        if not written:
-            written.append(path)
-        elif _has_content(written[-1]):
-            stem = path.name.partition(".")[0]
-            written.append(path.with_name(f"{stem}.{len(written) + 1}{SUFFIX}"))
-        return written[-1]
-
-    def reached_limit() -> str | None:
-        if seconds is not None and clock() - began >= seconds:
-            return "time is up"
-        bytes_written = sum(file.stat().st_size for file in written if file.exists())
-        is_full = size is not None and bytes_written >= size
-        return "size is reached" if is_full else None
+        if not signalled.done():
+            signalled.set_result(number.name)
 
     undo = on_signals({signal.SIGINT: 130, signal.SIGTERM: 0}, end)
     saved = Incidents(incidents, watch.incidents, lambda message, _: report(message))
     recorder = Recorder(
         watch,
-        next_path=next_path,
+        next_path=files.next_path,
         part_s=DAY_S,
         on_problem=report,
         on_part=saved.on_part,
@@ -299,23 +309,56 @@ async def record(
     store.listen_events(saved.on_event)
     recorder.start(store)
     monitor = Monitor(watch, store)
-    clock = asyncio.get_running_loop().time
-    began = clock()
+    began_s = asyncio.get_running_loop().time()
     await monitor.start()
     report(f"recording to {clean(path, 300)}; Ctrl+C ends it")
+    reason = "ended"
     try:
         async with reporting(store, watch, report):
-            while not stopped and (reason := reached_limit()) is None:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(ended.wait(), _CHECK_S)
+            reason = await _reason_to_end(files, began_s, limits, signalled)
     finally:
         await monitor.stop()
-        await asyncio.to_thread(recorder.stop, stopped[0] if stopped else reason or "ended")
+        await asyncio.to_thread(recorder.stop, reason)
         await asyncio.to_thread(saved.finish)
         undo()
     if recorder.problem is not None:
         report(f"the end was not recorded: {recorder.problem}")
-    return [path for path in written if _has_content(path)], recorder.problem, store.snapshot()
+    return files.written, recorder.problem, store.snapshot()
+
+
+def _check_writable(path: Path) -> None:
+    """Check that a recording can be written to `path`.
+
+    Raises:
+        OutputError: it cannot.
+    """
+    if not path.parent.is_dir():
+        raise OutputError(f"{clean(path)}: there is no folder {clean(path.parent)}")
+    load_zstd()
+    file = RecordingFile(path)
+    try:
+        file.check_room()
+    finally:
+        file.close()
+
+
+async def _reason_to_end(
+    files: RecordingFiles,
+    began_s: float,
+    limits: tuple[float | None, int | None],
+    signalled: asyncio.Future[str],
+) -> str:
+    """Wait until a recording is to end; return the name of the signal, or which limit is reached.
+
+    It began at `began_s` on the event loop's clock.
+    """
+    while not signalled.done():
+        duration_s = asyncio.get_running_loop().time() - began_s
+        limit_words = files.limit_reached(duration_s, limits)
+        if limit_words is not None:
+            return limit_words
+        await asyncio.wait({signalled}, timeout=_CHECK_S)
+    return signalled.result()
 
 
 def _has_content(path: Path) -> bool:

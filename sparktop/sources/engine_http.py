@@ -213,7 +213,8 @@ class EngineSource(HttpSource):
         if title is not None:
             return self._router_failure(title)
         self._was_router = False
-        self._known_engine = sample.engine
+        if sample.engine != self._known_engine:  # another server: what was dead was the one before
+            self._known_engine, self._dead = sample.engine, None
         self._ask_in_background(sample)
         # The counters of a dead engine's page are frozen, so its sample must not pass for a current one.
         return sample if self._dead is None else self._dead_engine_failure(self._dead)
@@ -484,12 +485,13 @@ class EngineSource(HttpSource):
         Status 503 means that the engine is dead, any other outcome that it lives.
         """
         self._health_at = self._clock()
+        dead: str | None = None
         try:
             await self._get(ENGINES[engine].health or "", _IDENTITY_DEADLINE_S)
         except AnswerError as error:
-            self._dead = error.message if error.kind is FailureKind.LOADING else None
-        else:
-            self._dead = None
+            dead = error.message if error.kind is FailureKind.LOADING else None
+        if engine == self._known_engine:  # no other one has answered meanwhile
+            self._dead = dead
 
     async def _ask_identity(self, engine: str, before: EngineIdentity) -> None:
         """Request the identity routes of `engine` and store the result in `identity`.

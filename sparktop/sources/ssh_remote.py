@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from msgspec import Struct
 
 from sparktop.model.failure import FailureError, FailureKind
-from sparktop.model.text import clean
+from sparktop.model.text import clean, lines_of
 
 _PACKAGES = ("hardware",)
 """Packages that are sent whole."""
@@ -380,5 +380,5 @@ def _explain_network(ending: SshEnding) -> LinkError:
 
 def _last_line(text: str) -> str:
     """Return the last line of `text` that is not empty, cleaned; "" if all lines are empty."""
-    lines = (clean(line, _WORDS_LIMIT) for line in reversed(text.splitlines()))
+    lines = (clean(line, _WORDS_LIMIT) for line in reversed(lines_of(text)))
     return next((line for line in lines if line), "")

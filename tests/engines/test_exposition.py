@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sparktop.engines import PageError, exposition
-from sparktop.engines.exposition import Family, Labels, Reader
+from sparktop.engines.exposition import Family, Labels, PageText, Reader
 from sparktop.engines.lanes import HistogramReader
 from sparktop.model.engine import Histogram
 from sparktop.model.failure import FailureKind
@@ -210,6 +210,15 @@ def test_a_page_is_read_as_by_a_reader_that_has_seen_no_other(seed: int) -> None
             lines[row] = dice.choice((changed, b"", b'up{at="x"}7', lines[0]))
         page = b"\n".join(lines) + b"#" * dice.choice((0, 0, 0, 1 << 20))
         assert repr(dict(reader.read(page))) == repr(dict(Reader(("up", "up_total")).read(page)))
+
+
+def test_only_the_bytes_of_pages_that_are_kept_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that others displaced do not fill the room for pages, after which all are forgotten."""
+    pages = [b"up 1\nkind_%d 1\nmiddle 1\n" % number for number in range(9)]
+    monkeypatch.setattr(exposition, "_PAGES", exposition._PageCaches())
+    monkeypatch.setattr(exposition, "_MOST_CACHED_BYTES", 5 * len(pages[0]))
+    caches = [PageText(page).cache for page in pages]
+    assert all(PageText(page).cache is cache for page, cache in zip(pages[-4:], caches[-4:], strict=True))
 
 
 INF = math.inf

@@ -23,7 +23,7 @@ from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STA
 from sparktop.model.ranks import RanksWord
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendState, LimitKind
-from sparktop.model.text import clean, with_subject
+from sparktop.model.text import clean, lines_of, with_subject
 from sparktop.store.alerts import RESTARTS_CRITICAL, RESTARTS_WARN, RESTARTS_WITHIN_S
 
 GAP: dict[str, float | None] = {}
@@ -162,3 +162,10 @@ def test_a_crash_loop_is_explained_with_the_limits_of_its_rule() -> None:
 def test_a_subject_is_named_once(text: str, shown: str) -> None:
     """The name of another machine that begins like it is not the subject."""
     assert with_subject("spark1", text) == shown
+
+
+@pytest.mark.parametrize("char", list("\v\f\x1c\x1d\x1e\x85\u2028\u2029"))
+def test_only_line_ends_separate_lines(char: str) -> None:
+    """In all three conventions; a line may be empty."""
+    assert lines_of(f"a{char}b\r\nc\rd\n\ne\n") == [f"a{char}b", "c", "d", "", "e"]
+    assert lines_of("") == []

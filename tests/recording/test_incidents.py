@@ -15,7 +15,8 @@ from sparktop.model.instant import Instant
 from sparktop.model.targets import INCIDENTS
 from sparktop.recording import flight as module
 from sparktop.recording import recorder as recording_file
-from sparktop.recording.flight import MOST_COPIES, Incidents
+from sparktop.recording.flight import MOST_COPIES, Incidents, frames_since
+from sparktop.recording.frames import FrameWriter, Record, RecordKind, encode
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.recording.rescue import check
@@ -151,6 +152,21 @@ def test_other_alerts_ends_and_what_holds_at_the_start_are_not_saved(saving: Sav
     saving.incidents.on_written(instant(900.0))
     saving.incidents.finish()
     assert (saving.copies, saving.lines) == ([], [])
+
+
+def test_frames_of_an_earlier_boot_are_no_part_of_an_incident(tmp_path: Path) -> None:
+    """The monotonic clock began again, but the machine is up longer now than it was before."""
+    path = tmp_path / "night.rec.zst"
+    data = b""
+    for at, boot_id in ((2500.0, "before"), (2700.0, "before"), (2900.0, "now"), (3000.0, "now")):
+        frame = FrameWriter(1)
+        data += (
+            frame.add(encode(Record(RecordKind.HEAD, instant(at), fields={"boot_id": boot_id}))) + frame.end()
+        )
+    path.write_bytes(data)
+    frames = [*frames_since(2400.0, [path])]
+    assert [frame.offset + frame.length for frame in frames] == [len(data), frames[0].offset]
+    assert sum(frame.length for frame in frames) < len(data)
 
 
 def test_the_oldest_copies_are_deleted_first(saving: Saving, monkeypatch: pytest.MonkeyPatch) -> None:

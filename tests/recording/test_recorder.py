@@ -19,6 +19,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watc
 from sparktop.recording import recorder as recording_file
 from sparktop.recording.frames import FrameReader, Record
 from sparktop.recording.recorder import Recorder, RecordingFile
+from sparktop.recording.session import RecordingFiles
 from sparktop.store import SourceKey, Store
 from tests.recording.conftest import Made, instant, read
 
@@ -152,6 +153,25 @@ def test_another_file_is_not_overwritten(tmp_path: Path) -> None:
         RecordingFile(tmp_path / "a")
     own.close()
     assert (tmp_path / "text").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "following"),
+    [
+        ("night.rec.zst", ["night.2.rec.zst", "night.4.rec.zst"]),
+        ("10.0.0.1.rec.zst", ["10.0.0.1.2.rec.zst", "10.0.0.1.3.rec.zst"]),
+    ],
+)
+def test_the_next_file_has_a_name_of_its_own(name: str, following: list[str], tmp_path: Path) -> None:
+    """It is the first one's name with the next number that no file has; an empty file is used once more."""
+    (tmp_path / "night.3.rec.zst").write_bytes(b"of another night")
+    files, names = RecordingFiles(tmp_path / name), list[str]()
+    for _ in range(3):
+        path = files.next_path(instant(0.0))
+        assert files.next_path(instant(0.0)) == path
+        path.write_bytes(b"a record")
+        names.append(path.name)
+    assert names == [name, *following]
 
 
 def test_a_recording_goes_on_after_a_torn_end(made: Made, tmp_path: Path) -> None:

@@ -283,6 +283,22 @@ async def test_an_engine_that_died_behind_a_living_page_is_dead(
     assert server.paths.count("/health") <= 5
 
 
+async def test_another_engine_at_the_address_of_a_dead_one_lives(
+    serve: Serve, clock: FakeClock, watch: Make
+) -> None:
+    """A server without a health route takes its place behind a proxy, which answers meanwhile."""
+    table = replies() | {"/health": DEAD}
+    server: RawServer = await serve(table)
+    source = watch(server.target(), clock=clock)
+    seen = [await look(source), await look(source)]
+    table["/metrics"] = answer(b"", "502 Bad Gateway")
+    seen.append(await look(source))
+    table.update({"/metrics": answer(SGLANG_PAGE), "/health": answer(b"", "404 Not Found")})
+    clock.now += 11.0
+    seen += [await look(source), await look(source)]
+    assert seen == ["vllm", FailureKind.ENGINE_DEAD, FailureKind.HTTP, "sglang", "sglang"]
+
+
 async def test_503_of_a_page_is_death_of_vllm_and_loading_of_others(serve: Serve, watch: Make) -> None:
     """A server known as vLLM counts as dead; SGLang, and a server of which nothing is known, as loading."""
     kinds = {}

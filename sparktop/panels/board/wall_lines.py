@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,7 +11,7 @@ from sparktop.analysis.wall import DOWN, NO_GPU, Stated, Top, Wall, WallGroup, k
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import ELLIPSIS, cell_width, fit
 from sparktop.model.router import FleetNode, FleetServer
-from sparktop.model.series import Series, known_max, known_mean, known_min, known_sum
+from sparktop.model.series import known_max, known_mean, known_min, known_sum, slot_values
 from sparktop.model.snapshot import BackendView
 from sparktop.panels.group.verdict import verdict_line, word_role
 from sparktop.panels.parts.figures import LIVE, figure, label, label_row, quantile_text, share_role, sum_run
@@ -131,31 +130,9 @@ def trend_row(group: WallGroup, axis: TimeAxis) -> Row:
     count = 2 * CELLS - (1 - axis.end_slot % 2)
     slots = range(axis.end_slot - count + 1, axis.end_slot + 1)
     views = [stated.server for stated in group.servers if isinstance(stated.server, BackendView)]
-    sums = slot_sums([view.history.generation_tps for view in views], slots, axis.step)
+    sums = slot_values([view.history.generation_tps for view in views], slots, axis.step, known_sum)
     top = max((value for value in sums if value is not None), default=0.0)
     return area_rows(sums, CELLS, 1, top or 1.0, "generation", end_slot=axis.end_slot)[0]
-
-
-def slot_sums(histories: Sequence[Series], slots: range, step: float) -> list[float | None]:
-    """Return the sum over `histories` of their means in each of `slots`, which are `step` seconds long.
-
-    A history without a sample in a slot counts with its mean of the slot before: its poll was late. It is
-    left out of further slots, as servers that do not answer are.
-    """
-    totals: dict[int, float | None] = dict.fromkeys(slots)
-    for history in histories:
-        by_slot: dict[int, list[float]] = {}
-        for time, value in zip(*history.arrays((slots[0] - 1) * step), strict=True):
-            slot = int(time // step)
-            if slot > slots[-1]:
-                break
-            if not math.isnan(value):
-                by_slot.setdefault(slot, []).append(value)
-        for slot in slots:
-            values = by_slot.get(slot) or by_slot.get(slot - 1)
-            if values:
-                totals[slot] = (totals[slot] or 0.0) + sum(values) / len(values)
-    return list(totals.values())
 
 
 _LEAST_NAME, _LONGEST_NAME = 8, 56

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from sparktop.errors import OutputError, UsageError
 from sparktop.files import PRIVATE, BaseFolder, folder_of, read_bounded, write_whole
 from sparktop.model.load import REMOVED_KINDS
-from sparktop.model.text import clean, reason_of
+from sparktop.model.text import clean, lines_of, reason_of
 from sparktop.recording.frames import is_meant_as_recording
 from sparktop.sweep.result.results import SCHEMA, SweepResult
 
@@ -70,11 +70,10 @@ def _parse_lines(data: bytes) -> object:
     try:
         return json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        lines = text.splitlines()
-        if error.msg != "Extra data" or error.lineno == len(lines) == 1:
+        if error.msg != "Extra data":
             raise
         try:
-            return [json.loads(line, parse_constant=_no_constant) for line in lines if line.strip()]
+            return [json.loads(line, parse_constant=_no_constant) for line in lines_of(text) if line.strip()]
         except json.JSONDecodeError:
             raise error from None
 

@@ -144,6 +144,13 @@ def test_a_bad_file_is_one_line_with_its_name(tmp_path: Path, content: bytes, wo
     assert caught.value.exit_code == 2
 
 
+@pytest.mark.parametrize("char", list("\x85\u2028\u2029"))
+def test_a_text_in_json_lines_may_hold_what_separates_lines_elsewhere(char: str, tmp_path: Path) -> None:
+    """JSON need not escape these three; a line ends with its line feed."""
+    (tmp_path / "runs.jsonl").write_text(f'{{"a": "x{char}y"}}\r\n\n{{"b": 1}}\n', "utf-8", newline="")
+    assert read_value(tmp_path / "runs.jsonl") == [{"a": f"x{char}y"}, {"b": 1}]
+
+
 def test_a_file_over_the_cap_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is a megabyte too large is refused with a message."""
     monkeypatch.setattr("sparktop.sweep.result.store.MOST_BYTES", 10)

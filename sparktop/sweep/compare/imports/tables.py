@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from sparktop.model.load import Level, LoadKind, LoadPoint, concurrency_point
 from sparktop.model.sweep import Value, value_of, value_of_range
-from sparktop.model.text import clean
+from sparktop.model.text import clean, lines_of
 from sparktop.sweep.compare.imports.reading import (
     ImportFormatError,
     by_axis,
@@ -204,7 +204,7 @@ def tables_of(text: str) -> Iterator[TextTable]:
     Raises:
         ImportFormatError: a table has too many rows.
     """
-    lines = [line[:_LONGEST_LINE] for line in text.splitlines()]
+    lines = [line[:_LONGEST_LINE] for line in lines_of(text)]
     start = end_before = 0
     while start < len(lines):
         for parse in (_markdown_table, _delimited_table, _blank_table):

@@ -13,14 +13,14 @@ from sparktop.analysis.wall import NODE_GRAVITY, node_of
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import LostGpu, MemoryReading, NodeSample
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, Scrape
-from sparktop.model.series import HistoryTable, Series
+from sparktop.model.series import HistoryTable, Series, known_sum, slot_values
 from sparktop.model.snapshot import BackendState as Is
 from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.panels.board.layout import Boxes, PanelKey
 from sparktop.panels.board.scene import Scene, flatten, is_wall
 from sparktop.panels.board.view import View
 from sparktop.panels.board.wall import WallOrders
-from sparktop.panels.board.wall_lines import CELLS, cell_of, machine_columns, slot_sums
+from sparktop.panels.board.wall_lines import CELLS, cell_of, machine_columns
 from sparktop.panels.parts.text import row_text, row_width
 from stage.fleet import RehearsedFleet
 from tests.panels.drawn import SIZES, flat, texts
@@ -217,9 +217,9 @@ def test_a_slot_has_the_sum_of_what_is_known() -> None:
     steady = history(dict.fromkeys(range(8, 24), 10.0))
     late = history({8.0: 4.0, 9.0: 6.0, 16.0: 7.0})
     dead = history({8.0: 1.0, 9.0: None})
-    assert slot_sums([steady, late, dead], range(2, 7), 4.0) == [16.0, 16.0, 17.0, 17.0, 10.0]
-    assert slot_sums([late], range(5, 8), 4.0) == [7.0, None, None]
-    assert slot_sums([], range(1, 2), 4.0) == [None]
+    assert slot_values([steady, late, dead], range(2, 7), 4.0, known_sum) == [16.0, 16.0, 17.0, 17.0, 10.0]
+    assert slot_values([late], range(5, 8), 4.0, known_sum) == [7.0, None, None]
+    assert slot_values([], range(1, 2), 4.0, known_sum) == [None]
 
 
 def test_a_moment_of_the_past_is_drawn_as_it_was() -> None:
