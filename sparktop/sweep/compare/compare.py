@@ -559,10 +559,8 @@ def notes_of(
     yield from length_notes(series)
     if ranged := dict.fromkeys(name for row in rows for name in row.ranges):
         yield f"given as ranges, compared by their nearest end: {', '.join(ranged)}"
-    yield from simulated_notes(series)
     yield from _clock_shifts(series)
-    yield from _refusal_notes(series)
-    yield from warning_notes(series)
+    yield from notes_of_each(series)
     yield from _notes_by_source(series)
 
 
@@ -601,21 +599,36 @@ def _clock_shifts(series: Sequence[LevelSeries]) -> Iterator[str]:
 
 def _refusal_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
     for a_series in series:
-        lengths: dict[str, list[str]] = {}
+        loads: dict[str, list[Level]] = {}
         for load, words in a_series.refused.items():
-            length = "own prompts" if load.pp is None else f"{load.pp:,} tokens in"
-            lengths.setdefault(words, []).append(length)
-        for words, refused in lengths.items():
-            yield f"{a_series.name}: ❌ {', '.join(dict.fromkeys(refused))}: {words}"
+            loads.setdefault(words, []).append(load)
+        for words, refused in loads.items():
+            yield f"{a_series.name}: ❌ {refused_words(refused)}: {words}"
 
 
-def simulated_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
-    """Yield a note with the names of simulated series, if there are any."""
+def notes_of_each(series: Sequence[LevelSeries]) -> Iterator[str]:
+    """Yield the notes on what is simulated, refused and doubted, which a report of a sweep says elsewhere."""
     if names := [a_series.name for a_series in series if a_series.simulated]:
         yield f"simulated: {', '.join(names)}"
+    yield from _refusal_notes(series)
+    yield from _warning_notes(series)
 
 
-def warning_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
+def refused_words(loads: Iterable[Level]) -> str:
+    """Return loads that a server does not take: "500 and 900 tokens in; 64 tokens in after 512 of context"."""
+    lengths: dict[int, set[int]] = {}
+    for load in loads:
+        if load.pp is not None:
+            lengths.setdefault(load.depth, set()).add(load.pp)
+    parts = (
+        f"{names_in_words([f'{pp:,}' for pp in sorted(of_depth)])} tokens in"
+        + (f" after {depth:,} of context" if depth else "")
+        for depth, of_depth in sorted(lengths.items())
+    )
+    return "; ".join(parts) or "own prompts"
+
+
+def _warning_notes(series: Sequence[LevelSeries]) -> Iterator[str]:
     """Yield a note for each series with the warnings of its levels."""
     for a_series in series:
         places: dict[str, list[str]] = {}

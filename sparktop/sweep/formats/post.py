@@ -56,7 +56,7 @@ from sparktop.sweep.formats.tables import (
     row_loads,
     winners,
 )
-from sparktop.sweep.result.results import ComparisonResult, LevelResult, SweepResult, level_of
+from sparktop.sweep.result.results import ComparisonResult, LevelResult, ProbeResult, SweepResult, level_of
 from sparktop.sweep.run.validity import LEAST_RUNS
 from sparktop.sweep.terms.definitions import (
     DECODE_IN_POSTS,
@@ -66,6 +66,7 @@ from sparktop.sweep.terms.definitions import (
     in_sentence,
     shown,
 )
+from sparktop.sweep.view.capacity import sign
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import Choice, choices, incomplete_words
 
@@ -285,10 +286,11 @@ def _load_item(result: SweepResult) -> str:
     parts = [
         f"workload {code(plan.workload)}" if plan.workload else "",
         sizes,
+        "@: tokens of context, sent before" if any(level.depth for level in _levels(result)) else "",
         *_condition_words(result),
         *map(escaped, plan.request_words),
         mode_words(plan),
-        effort_words(plan),
+        effort_words(result),
         "" if plan.seed is None else f"seed {plan.seed}",
     ]
     made_by = f"{result.started_at:%Y-%m-%d}, sparktop {result.sparktop}"
@@ -488,14 +490,14 @@ def _level_table(
     result: SweepResult, metrics: Sequence[Metric], changes: _Changes, letters: Mapping[str, str]
 ) -> Grid:
     """Return the table of levels, a row for each of a target: the main rate, others, latency, published."""
-    main, ttft = metrics[0], METRICS["ttft_ms"]
+    main, ttft = metrics[0], metrics[-1] if metrics[-1].name in _LATENCIES else METRICS[_LATENCIES[-1]]
     columns: tuple[tuple[str, Callable[[LevelResult], str]], ...] = (
         (f"{main.title} tok/s", lambda level: f"{_rate_text(level, main.name)}{_spread_text(level, main)}"),
         ("Per request tok/s", lambda level: METRICS[_DECODE].text(getattr(level.stream_tps, "p50", None))),
         ("Prefill tok/s", lambda level: _rate_text(level, "prefill_tps")),
         ("Peak tok/s", lambda level: _rate_text(level, "peak_tps")),
-        ("TTFT ms", lambda level: ttft.text(getattr(level.ttft_due_ms or level.ttft_ms, "mean", None))),
-        ("TTFT p95 ms", lambda level: ttft.text(getattr(level.ttft_due_ms or level.ttft_ms, "p95", None))),
+        (f"{ttft.title} ms", lambda level: ttft.text(getattr(level.latency(ttft.name), "mean", None))),
+        (f"{ttft.title} p95 ms", lambda level: ttft.text(getattr(level.latency(ttft.name), "p95", None))),
     )
     levels = [
         (target, level)
@@ -503,21 +505,32 @@ def _level_table(
         for level in sorted(target.levels, key=lambda level: (level.depth, level.pp or 0, level.point))
     ]
     rows: list[tuple[Cell, ...]] = []
+    answers = {} if result.capacity is None else result.capacity.answers
     for target, level in levels:
+        answer = answers.get(target.name)
+        probe = None if answer is None else answer.probe(level.point.value)
         where = load_words(level_of(level), lengths=len({level.pp for level in target.levels}) > 1)
         cells = ["left out", *[UNKNOWN] * (len(columns) - 1)]
         if level.error is None:
             where += _letters_of(level, letters)
             cells = [text(level) for _, text in columns]
-        rows.append((where, Untrusted(target.name), *cells))
+        rows.append((where, Untrusted(target.name), _verdict_text(probe), *cells))
     axis = points_head(level.point for level in _levels(result))
-    heads: tuple[Cell, ...] = (axis, "Target", *(head for head, _ in columns))
+    heads: tuple[Cell, ...] = (axis, "Target", "Condition", *(head for head, _ in columns))
     grid = Grid("", heads, tuple(rows), frozenset({0, 1}))
     for metric in metrics:
         grid = _with_changes(
             grid, [level_of(level) for _, level in levels], changes, metric, f"{metric.title}, "
         )
     return known_columns(grid, without={1} if len(result.targets) == 1 else ())
+
+
+def _verdict_text(probe: ProbeResult | None) -> str:
+    """Return the verdict of a capacity search on a level: "✓", "✗", "79 % ?"; "–" without."""
+    if probe is None:
+        return UNKNOWN
+    chance = "" if probe.certain or probe.fails_percent is None else f"{100 - probe.fails_percent:.0f} % "
+    return f"{chance}{sign(probe)}"
 
 
 def _letters_of(level: LevelResult, letters: Mapping[str, str]) -> str:
@@ -562,7 +575,7 @@ def _how_to_read(
     parts += [f"std = {TERMS['std']}"] if any(" (std " in cell for cell in cells) else []
     parts += ["per request = median of each stream's rate"] if "Per request tok/s" in heads else []
     parts += ["peak = most tokens in a second"] if "Peak tok/s" in heads else []
-    has_p95 = "TTFT p95 ms" in heads or any("p95 " in cell for cell in cells)
+    has_p95 = any(" p95 ms" in _after(head) for head in heads) or any("p95 " in cell for cell in cells)
     parts += [f"p95 only of {P95_FROM} requests or more"] if has_p95 else []
     if comparison is not None and "Winner" in heads and any(True for _ in winner_rules(comparison)):
         floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
@@ -598,6 +611,9 @@ def _sign_words(grids: Sequence[Grid]) -> Iterator[str]:
         (EVEN_SIGN, f"the lead is under {NOISE_FLOOR_PERCENT:.0f} %"),
         (SLOTS_SIGN, f"{UNFAIR}: the next best has fewer slots, so requests wait"),
         ("*", NOT_TESTED),
+        ("✓", "the condition holds"),
+        ("✗", "the condition does not hold"),
+        ("?", "not certain, before it the probability that the condition holds"),
     )
     words = [f"{sign}: {meaning}" for sign, meaning in signs if sign in _signs(grids)]
     if words:

@@ -31,9 +31,9 @@ from sparktop.sweep.compare.compare import (
     engines_sentences,
     length_words,
     names_by_definition,
-    simulated_notes,
+    notes_of_each,
+    refused_words,
     unlike_notes,
-    warning_notes,
     without_winners,
 )
 from sparktop.sweep.compare.series import (
@@ -72,7 +72,7 @@ from sparktop.sweep.terms.definitions import (
     shown,
     term_lines,
 )
-from sparktop.sweep.view.capacity import capacity_sentences, compared_words
+from sparktop.sweep.view.capacity import capacity_sentences, compared_words, stored_words, tried_lines
 from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.marks import PADDING, REFUSED, marks_of
 from sparktop.sweep.view.result import result_view, topologies
@@ -378,8 +378,8 @@ def sections(
     tables = [*(Section(table=grid) for grid in grids), *_target_tables(result)]
     tables = [section for section in tables if section.table is None or section.table.rows]
     parts += tables
-    if comparison is not None:  # title and remarks say what is simulated, and the warnings
-        parts += note_sections(comparison, {*simulated_notes(series), *warning_notes(series)})
+    if comparison is not None:
+        parts += note_sections(comparison, {*notes_of_each(series)})
     parts += beside_sections(series, beside)
     left, slowed = [], []
     for target in result.targets:
@@ -392,6 +392,7 @@ def sections(
                 answered = f"{level.beside.arrived} long prompts answered, {level.beside.failed} failed"
                 slowed.append(f"{where}: {beside_words(level)}; {answered}")
     lists = {
+        "Loads that were tried": tried_items(result),
         "When clients hang up": left,
         "While long prompts arrive": slowed,
         "Remarks on levels": mark_details(result),
@@ -428,7 +429,6 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
     """Yield paragraphs about the plan, about errors, and about reasons to doubt the results."""
     plan = result.plan
     models = list(dict.fromkeys(target.model for target in result.targets if target.model))
-    or_more = " or more" if (result.slo or result.capacity) and plan.runs is not None else ""
     seed = "" if plan.seed is None else f"prompts chosen with seed {plan.seed}"
     if plan.seed is not None and plan.prompts is None:
         fresh_ways = {target.fresh_by for target in result.targets if target.fresh_by is not None}
@@ -441,7 +441,7 @@ def _paragraphs(result: SweepResult) -> Iterator[str]:
         f"workload {code(plan.workload)}" if plan.load is LoadKind.AGENTS and plan.workload else "",
         f"{lengths_words(result)} tokens in, {plan.tg if plan.tg is not None else '?'} out{mean}",
         *map(escaped, plan.request_words),
-        f"{mode_words(plan)}, {effort_words(plan)}{or_more}",
+        f"{mode_words(plan)}, {effort_words(result)}",
         f"{plan.api.value} API",
         f"tokens counted by {_TOKENS_FROM[plan.tokens_from]}" if plan.tokens_from else "",
         "runs of the targets in turns" if plan.order is Order.ABBA else "",
@@ -522,8 +522,14 @@ def mode_words(plan: PlanResult) -> str:
     return f"open loop, {arrivals}"
 
 
-def effort_words(plan: PlanResult) -> str:
+def effort_words(result: SweepResult) -> str:
     """Return the planned size of a level as text: its number of runs, or its duration in seconds."""
+    plan = result.plan
+    or_more = " or more" if (result.slo or result.capacity) and plan.runs is not None else ""
+    return f"{_planned_effort(plan)}{or_more}"
+
+
+def _planned_effort(plan: PlanResult) -> str:
     if plan.mode in {LoadMode.OPEN, LoadMode.AGENTS} and plan.trace is None and plan.duration_s is not None:
         return f"{'?' if plan.runs is None else plan.runs} × {plan.duration_s:g} s a level"
     if plan.runs is None and plan.duration_s is not None:
@@ -563,23 +569,33 @@ def answer(result: SweepResult, view: SweepView, *, above_tables: bool = False) 
             sentences += judgements(result, view.topologies, code)
     first, *others = (sentence[:1].upper() + sentence[1:] for sentence in sentences) if sentences else ("",)
     # The headline may say the same with fewer words.
+    search = result.capacity
     return [
         *filter(None, [first]),
         *(other for other in others if not first.startswith(other)),
+        *([] if search is None or search.stored else [f"Condition: {stored_words(search)}"]),
         *_refusal_sentences(result),
     ]
 
 
+def tried_items(result: SweepResult) -> Iterator[str]:
+    """Yield a line for each load that a capacity search tried on a target: verdict and values."""
+    if result.capacity is not None:
+        for name, answer in result.capacity.answers.items():
+            where = f"{code(name)}: " if len(result.targets) > 1 else ""
+            yield from (f"{where}{escaped(line)}" for line in tried_lines(result.capacity, answer))
+
+
 def _refusal_sentences(result: SweepResult) -> Iterator[str]:
-    """Yield one sentence per target with the prompt lengths that the server does not take."""
+    """Yield a sentence with the loads that a server does not take, once for all that do not take the same."""
+    names: dict[str, list[str]] = {}
     for target in result.targets:
-        refused = [level for level in target.levels if level.error is not None]
-        lengths = sorted({level.pp for level in refused if level.pp is not None})
-        if refused and not lengths:
-            yield f"Left out: the prompts, which {code(target.name)} does not take"
-        if lengths:
-            words = names_in_words([f"{pp:,}" for pp in lengths])
-            yield f"Left out: {words} tokens in, which {code(target.name)} does not take"
+        refused = [level_of(level) for level in target.levels if level.error is not None]
+        if refused:
+            names.setdefault(refused_words(refused), []).append(code(target.name))
+    for words, alike in names.items():
+        do = "does" if len(alike) == 1 else "do"
+        yield f"Left out: {words}, which {names_in_words(alike)} {do} not take"
 
 
 SMALL_ERRORS = "Small errors"

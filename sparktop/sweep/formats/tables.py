@@ -131,7 +131,8 @@ def winners(
                 winner = f"{UNKNOWN} ({code(row.ahead)} {whole_percent_change(lead)}{whom}, {UNPROVEN})"
         body.append((load, (load_words(load), *cells, winner)))
     loads = row_loads(comparison, metric, series)
-    body += [(load, _refused_row(load, metric, columns)) for load in loads[len(body) :]]
+    has_lengths = not rows or any(row.pp is not None or row.tg is not None for row in rows)
+    body += [(load, _refused_row(load, metric, columns, lengths=has_lengths)) for load in loads[len(body) :]]
     better = "higher" if meaning.more_is_better else "lower"
     against = {
         "baseline": f", against {code(comparison.baseline or '')}",
@@ -237,7 +238,9 @@ def _difference_text(row: ComparisonRow, ours: str, theirs: str) -> str:
 REFUSED_SIGN = "❌"
 
 
-def _refused_row(load: Level, metric: str, columns: Sequence[LevelSeries]) -> tuple[Cell, ...]:
+def _refused_row(
+    load: Level, metric: str, columns: Sequence[LevelSeries], *, lengths: bool
+) -> tuple[Cell, ...]:
     """Return the table row of a load that cannot be compared, because too few targets accepted it."""
     figures = [
         next((level.figures.get(metric) for level in column.levels if are_same_row(load, level.load)), None)
@@ -249,7 +252,7 @@ def _refused_row(load: Level, metric: str, columns: Sequence[LevelSeries]) -> tu
     ]
     measured = [target.name for target, value in zip(columns, figures, strict=True) if value is not None]
     only: Cell = Untrusted(measured[0], " alone") if len(measured) == 1 else UNKNOWN
-    return (load_words(load), *cells, only)
+    return (load_words(load, lengths=lengths), *cells, only)
 
 
 def _is_refused(series: LevelSeries, load: Level) -> bool:

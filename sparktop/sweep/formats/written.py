@@ -38,18 +38,10 @@ from sparktop.sweep.result.results import (
     CapacityResult,
     ComparisonResult,
     PlanResult,
-    ProbeResult,
     SweepResult,
     TracePlan,
 )
-from sparktop.sweep.view.capacity import (
-    amount,
-    answer_words,
-    compared_words,
-    condition_words,
-    requests_words,
-    stored_words,
-)
+from sparktop.sweep.view.capacity import answer_words, compared_words, stored_words, tried_lines
 from sparktop.sweep.view.curves import sweep_plots
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import NO_END
@@ -222,31 +214,7 @@ def _capacity_lines(result: SweepResult) -> Iterator[str]:
         reason = target.error or (None if answer.complete else result.stop_reason)
         if reason is not None:
             yield f"  {reason}"
-        for tried in sorted(answer.probes, key=lambda probe: probe.value):
-            yield f"  {sign(tried)} {amount(search.load, tried.value)}: {_tried_words(tried)}"
-
-
-def sign(probe: ProbeResult) -> str:
-    """Return the verdict on a level as one character: ✓ holds, ✗ fails, ? where it is not certain."""
-    if not probe.certain:
-        return "?"
-    return "✓" if probe.holds else "✗"
-
-
-def _tried_words(probe: ProbeResult) -> str:
-    parts = [] if probe.trouble is None else [probe.trouble]
-    parts += [condition_words(part) for part in probe.conditions if part.figure is not None]
-    # The condition without a figure is that a request meets all of them.
-    together = next((part for part in probe.conditions if part.figure is None), None)
-    if together is not None and together.met_percent is not None:
-        parts.append(f"{together.met_percent:.1f} % met all")
-    runs = "" if probe.runs == 1 else f", {probe.runs} runs"
-    fails, chance = probe.fails_percent, "but not certain"
-    if fails is not None:
-        chance = f"with a probability of {100 - fails if probe.holds else fails:.0f} %"
-    is_judged = probe.requests > 0 or fails is not None
-    unsure = "" if probe.certain or not is_judged else f", {'holds' if probe.holds else 'fails'} {chance}"
-    return f"{'; '.join(parts)} ({requests_words(probe.requests)}{runs}{unsure})"
+        yield from (f"  {line}" for line in tried_lines(search, answer))
 
 
 _FIXED = re.compile(

@@ -319,6 +319,35 @@ def _is_unanswered(condition: ConditionResult) -> bool:
     return is_time and condition.value is None and condition.met_percent is not None
 
 
+def tried_lines(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
+    """Yield a line for each load that was tried: "✓ 8 agents: p90 TTFT 0.9 s (limit 2 s) (120 requests)"."""
+    for tried in sorted(answer.probes, key=lambda probe: probe.value):
+        yield f"{sign(tried)} {amount(search.load, tried.value)}: {_tried_words(tried)}"
+
+
+def sign(probe: ProbeResult) -> str:
+    """Return the verdict on a level as one character: ✓ holds, ✗ fails, ? where it is not certain."""
+    if not probe.certain:
+        return "?"
+    return "✓" if probe.holds else "✗"
+
+
+def _tried_words(probe: ProbeResult) -> str:
+    parts = [] if probe.trouble is None else [probe.trouble]
+    parts += [condition_words(part) for part in probe.conditions if part.figure is not None]
+    # The condition without a figure is that a request meets all of them.
+    together = next((part for part in probe.conditions if part.figure is None), None)
+    if together is not None and together.met_percent is not None:
+        parts.append(f"{together.met_percent:.1f} % met all")
+    runs = "" if probe.runs == 1 else f", {probe.runs} runs"
+    fails, chance = probe.fails_percent, "but not certain"
+    if fails is not None:
+        chance = f"with a probability of {100 - fails if probe.holds else fails:.0f} %"
+    is_judged = probe.requests > 0 or fails is not None
+    unsure = "" if probe.certain or not is_judged else f", {'holds' if probe.holds else 'fails'} {chance}"
+    return f"{'; '.join(parts)} ({requests_words(probe.requests)}{runs}{unsure})"
+
+
 def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str:
     """Return between which loads the answer lies for certain, or that nothing is."""
     low, high = answer.interval

@@ -286,6 +286,13 @@ def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
     assert (
         next(row[2] for row in cells_of(report.sweep_markdown(both)) if "c1, 39,026 in, 4 out" in row) == "❌"
     )
+    deep = refused.model_copy(update={"pp": 5000, "depth": 4096})
+    same = made_sweep(("a", [at_length(5000), deep]), ("b", [at_length(5000), deep]))
+    text = report.sweep_markdown(same)
+    assert "\n- Left out: 5,000 tokens in after 4,096 of context, which `a` and `b` do not take\n" in text
+    assert ["c1 @ 4,096", "❌", "❌", "–"] in cells_of(text)
+    assert text.count("too long") == 1
+    assert ", @: tokens of context, sent before, " in post.render(same)
     alone = series_of(made_sweep(("b", [at_length(5000), at_length(20000), refused])))
     assert ["❌ c1, 39,000 in, 4 out", *["–"] * 6] in cells_of(comparison_markdown(compare(alone), alone))
 

@@ -554,6 +554,8 @@ def test_a_post_has_the_rate_that_the_headline_judges() -> None:
     for series in read(post, "post", "post.md"):
         assert {"sustained_tps"} <= series.levels[0].figures.keys()
         assert series.definitions == {}
+    due = made_level(1).model_copy(update={"ttft_due_ms": made_level(1).ttft_ms})
+    assert [f"TTFT{word} ms |" in post_of(made_sweep(("a", [due]))) for word in ("", " due")] == [False, True]
 
 
 def test_nothing_measured_is_said() -> None:

@@ -386,6 +386,14 @@ def test_a_level_that_is_not_certain_to_hold_perhaps_does(changes: dict[str, boo
     assert result_view(result).searches[0].at == "8 agents, 1 request"
     (tried,) = (line for line in capacity_text(result).splitlines() if line.startswith("  ?"))
     assert tried.endswith(" (1 request, holds with a probability of 60 %)")
+    searched = made_sweep(("a", [made_level(8)])).model_copy(update={"capacity": result.capacity})
+    report, post = (" ".join(sweep_report(searched, form).split()) for form in ("md", "post"))
+    assert f"Loads that were tried - {tried.strip()}" in report
+    assert "| c8 | 60 % ? |" in post
+    assert "?: not certain, before it the probability that the condition holds." in post
+    assert ["Condition: " in text and "3 runs a level or more" in text for text in (report, post)] == [
+        True
+    ] * 2
     certain = answer.model_copy(update={"probes": (probe.model_copy(update={"certain": True}),)})
     assert "perhaps" not in _words(certain)
 
