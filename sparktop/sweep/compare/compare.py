@@ -615,7 +615,7 @@ def notes_of_each(series: Sequence[LevelSeries]) -> Iterator[str]:
 
 
 def refused_words(loads: Iterable[Level]) -> str:
-    """Return loads that a server does not take: "500 and 900 tokens in; 64 tokens in after 512 of context"."""
+    """Return loads that a server does not take: "50 and 90 tokens in; 64 tokens in after 512 of context"."""
     lengths: dict[int, set[int]] = {}
     for load in loads:
         if load.pp is not None:

@@ -113,7 +113,8 @@ def render(result: SweepResult, beside: Sequence[LevelSeries] = (), commands: Se
     incomplete = incomplete_words(result).capitalize()
     lead = [f"**{incomplete}.**"] if incomplete else []
     if not picks:
-        answer_line, *further_lines = answer(result, view, above_tables=True) or ["Nothing was measured"]
+        lines = answer(result, view, above_tables=True) or answer(result, view) or ["Nothing was measured"]
+        answer_line, *further_lines = lines
         further_lines += _against_published(changes, metrics)
         lead = [" ".join([f"**{answer_line}.**", *_with_full_stops(further_lines)])]
     pick_table = rows_in_markdown(_choices_grid(picks, len(series))) if picks else ""
@@ -302,7 +303,8 @@ def _condition_words(result: SweepResult) -> Iterator[str]:
     plan, levels = result.plan, [level for level in _levels(result) if level.error is None]
     if not levels:
         return
-    if plan.tg is not None and all(level.tokens.generated == plan.tg * level.requests.ok for level in levels):
+    answered = [(level.tokens.generated, level.requests.ok) for level in levels if level.requests.ok]
+    if answered and not varies_in_length(plan) and all(made == (plan.tg or 0) * ok for made, ok in answered):
         yield "every answer of this length"
     if plan.load is not LoadKind.AGENTS:
         yield "each level after a warm-up" if plan.warmup else "no warm-up"

@@ -176,7 +176,7 @@ TERMS = {
     "Growth": "the server does not keep up: latencies depend on how long one looks, so none is shown",
     "Calls": "requests to the model in the measured time; figures rest on those that were answered",
     "From cache": "prompt tokens that the prefix cache had, as reported with the answers",
-    "By counters": "the same for the whole level, by the servers' own counters",
+    "By counters": "prompt tokens that the prefix cache had in the whole level, by the servers' own counters",
     "Amplification": "prompt tokens computed / new ones: 1 is a perfect prefix cache",
     "Compactions": "calls before which a conversation had to be shortened",
     "Ended early": "conversations that an error ended, with the errors",

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
-from sparktop.model.load import LoadMode
+from sparktop.model.load import LoadKind, LoadMode
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.tables import read
 from sparktop.sweep.compare.series import load_reference, published_series, series_of
@@ -556,6 +556,17 @@ def test_a_post_has_the_rate_that_the_headline_judges() -> None:
         assert series.definitions == {}
     due = made_level(1).model_copy(update={"ttft_due_ms": made_level(1).ttft_ms})
     assert [f"TTFT{word} ms |" in post_of(made_sweep(("a", [due]))) for word in ("", " due")] == [False, True]
+
+
+def test_a_post_of_agents_without_answers_says_what_was_measured() -> None:
+    """Their output has a judgement and a table; nothing is said of the lengths of answers."""
+    rates = [Rate.of_runs((mean,)) for mean in (46.2, 42.2)]
+    levels = [LevelResult(concurrency=2, load=LoadKind.AGENTS, value=2, output_tps=rate) for rate in rates]
+    result = made_sweep(*((name, [level]) for name, level in zip("ab", levels, strict=True)))
+    plan = result.plan.model_copy(update={"load": LoadKind.AGENTS})
+    post = post_of(result.model_copy(update={"plan": plan}))
+    assert "**Output: `a` ahead at 2 agents (+9 % against `b`; too few runs to test).**" in post
+    assert "every answer of this length" not in post
 
 
 def test_nothing_measured_is_said() -> None:
