@@ -58,6 +58,8 @@ class PreparedTarget(Struct, frozen=True):
     """Batch sizes for which the target's only server captured a CUDA graph; None if unknown."""
     yardstick_basis: YardstickBasis = YardstickBasis()
     """What its decode rates are compared with, as known before the sweep."""
+    prepared_at: float = 0.0
+    """When that was known, as Unix time."""
     names: BackendNames | None = None
     """For a router: maps what its answers report as backend to the names of watched backends."""
     takes_salt: bool = False
@@ -254,6 +256,7 @@ def _with_servers(calibrations: _Calibrations, target: SweepTarget, snapshot: Sn
         kv_capacity_tokens=sum_if_all_known(view.kv_capacity_tokens for view in views),
         capture_sizes=None if only is None else only.capture_sizes,
         yardstick_basis=_yardstick_basis(views),
+        prepared_at=snapshot.taken_at.timestamp(),
         names=_backend_names(target, snapshot) if asks.router else None,
         takes_salt=takes_salt,
         notes=tuple(_notes(plan, target, accepted, views)),
@@ -267,6 +270,21 @@ def _yardstick_basis(views: Sequence[BackendView]) -> YardstickBasis:
     published = [view.yardstick_basis.published for view in views]
     same = bool(published) and all(rates == published[0] for rates in published)
     return YardstickBasis(published=published[0], servers=len(views)) if same else YardstickBasis()
+
+
+def with_late_yardsticks(prepared: PreparedTarget, snapshot: Snapshot) -> PreparedTarget:
+    """Return a target with what was read of published rates and earlier setups since its preparation.
+
+    Files are read beside the first polls. Of earlier setups those from before the preparation count.
+    """
+    before, now = prepared.yardstick_basis, _yardstick_basis(_server_views(prepared.target, snapshot))
+    setups = before.setups or tuple(
+        replace(setup, bests=tuple(best for best in setup.bests if best.at < prepared.prepared_at))
+        for setup in now.setups
+    )
+    known = now if now.published else before
+    basis = replace(before, setups=setups, published=known.published, servers=known.servers)
+    return replace(prepared, yardstick_basis=basis)
 
 
 def _backend_names(target: SweepTarget, snapshot: Snapshot) -> BackendNames:

@@ -36,7 +36,7 @@ from sparktop.sweep.run.forecast import Estimate
 from sparktop.sweep.run.guard import Cancellation, GuardWatch, guard_words
 from sparktop.sweep.run.judgement import Verdict, judge_level
 from sparktop.sweep.run.level import LevelMaker, LevelRecord, LevelRefusedError, TargetFailedError
-from sparktop.sweep.run.preparation import PreparedTarget, prepare
+from sparktop.sweep.run.preparation import PreparedTarget, prepare, with_late_yardsticks
 from sparktop.sweep.run.progress import (
     Notice,
     PhaseChanged,
@@ -489,6 +489,7 @@ class SweepRunner:
             record.facts.cut_short = f"the sweep ended within this level: {self._cancellation.reason}"
         if not (record.runs or record.cut):
             return None
+        record.prepared = with_late_yardsticks(record.prepared, self._feed.snapshot())
         # In a thread, because a hundred thousand tokens take long enough to freeze a screen.
         result = await asyncio.to_thread(record.result, self._log, self._models)
         level = self._builder.enter_level(batch.level.target, result, record.facts.health)

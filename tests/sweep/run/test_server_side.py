@@ -20,13 +20,19 @@ from sparktop.model.load import (
     concurrency_point,
 )
 from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeIdentity, NodeSample
-from sparktop.model.snapshot import NodeView, Snapshot
+from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.yardsticks import PastSetup, PublishedRates, SteadyLoad, YardstickBasis
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.run.level import LevelRecord
-from sparktop.sweep.run.preparation import PreparedTarget, machines_words, unmeasured
+from sparktop.sweep.run.preparation import (
+    PreparedTarget,
+    machines_words,
+    unmeasured,
+    with_late_yardsticks,
+)
 from sparktop.sweep.run.router_side import (
     BackendNames,
     routing_test,
@@ -229,3 +235,19 @@ def test_too_little_is_unknown(sequence: str) -> None:
     """No request, one backend or a handful of requests show no order."""
     found = routing_test(sequence)
     assert (found["word"], found["runs_p"]) == ("unknown", None)
+
+
+def test_what_files_hold_counts_though_it_was_read_after_the_preparation() -> None:
+    """Published rates, and bests of before it: the first target is prepared while files are still read."""
+    bests = tuple(SteadyLoad(at, 1.0, 1.0, 18.0, 55.0) for at in (90.0, 110.0))
+    setup = PastSetup("10.0.0.1:8000", "vllm", "m", bests=bests)
+    rates = PublishedRates("table", "m", "vllm", "GB10", levels=((1, 60.0),))
+    prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url, "m"), unmeasured(SOLO), prepared_at=100.0)
+    late = BackendView(
+        "a", SOLO.url, "g", yardstick_basis=YardstickBasis(setups=(setup,), published=(rates,))
+    )
+    for views, published, kept in (((late,), (rates,), bests[:1]), ((), (), ())):
+        snapshot = Snapshot(datetime(2026, 3, 4, tzinfo=UTC), 0.0, 1.0, 2.0, backends=views)
+        basis = with_late_yardsticks(prepared, snapshot).yardstick_basis
+        assert basis.published == published
+        assert [best for setup in basis.setups for best in setup.bests] == list(kept)
