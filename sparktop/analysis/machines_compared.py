@@ -177,7 +177,7 @@ class MachinesCompared:
         self._found: tuple[Finding, ...] = ()
         self._found_at = -math.inf
         self._known_at: dict[tuple[str, ...], float] = {}
-        """When the set-up of all machines of a group was first known."""
+        """When set-up and a sample of all machines of a group were first known."""
         self._due: dict[tuple[str, str], float] = {}
         """By subject and key of what is found: from when on it counts."""
         self._paced_at: dict[tuple[str, ...], float] = {}
@@ -193,7 +193,9 @@ class MachinesCompared:
         due_at: dict[tuple[str, str], float] = {}
         groups = groups_of(now)
         for group in groups:
-            is_new = now.at - self._known_at.setdefault(group.names, now.at) < LOOK_AGAIN_S
+            if all(view.sample is not None for view in group.machines):
+                self._known_at.setdefault(group.names, now.at)
+            is_new = now.at - self._known_at.get(group.names, now.at) < LOOK_AGAIN_S
             for machines, finding in self._findings_in(group, now.at):
                 subjects, key = {(finding.key, name) for name in machines}, (finding.subject, finding.key)
                 # Another group of these machines has shown it, or it is only noted of one where it is named.
@@ -205,7 +207,8 @@ class MachinesCompared:
                 if now.at >= due_at[key]:
                     findings.append(finding)
         self._due = due_at
-        self._known_at = {group.names: self._known_at[group.names] for group in groups}
+        names = {group.names for group in groups}
+        self._known_at = {known: at for known, at in self._known_at.items() if known in names}
         self._paced_at = {names: at for names, at in self._paced_at.items() if names in self._known_at}
         self._found = tuple(findings)
         return self._found

@@ -56,6 +56,8 @@ TAKEN_S = 60.0
 _INTERVALS = 3
 """A gap has at least so many intervals without any reading, and `GAP_S` seconds."""
 _ROUNDING_S = 1e-3
+_GAUGES = ("running", "waiting", "kv_cache_percent")
+"""Figures of servers whose newest value may be newer than the last point of their history."""
 MARK = "mark"
 """Subject of the event that a mark of the user makes."""
 SeriesKey = tuple[str, str, str]
@@ -348,6 +350,15 @@ class MomentBuilder:
         if self._last is not None and self._last is not self._taken:
             self._read_histories(self._last)
 
+    def _add_newest(self, last: Snapshot) -> None:
+        """Add the gauges of the last snapshot where they are newer than the histories."""
+        for view in last.backends:
+            at = last.taken_at.timestamp() - (view.age_s or 0.0)
+            for name in _GAUGES if view.ok else ():
+                points = self._series.get((BACKEND, view.name, name), [])
+                if points and at > points[-1][0] + _ROUNDING_S:
+                    points.append((at, getattr(view, name)))
+
     def _read_histories(self, snapshot: Snapshot) -> None:
         """Replace the collected points by those of the snapshot's histories, for the time that these cover.
 
@@ -383,6 +394,7 @@ class MomentBuilder:
         """
         assert self._last is not None  # noqa: S101 - see above
         self._read_last()
+        self._add_newest(self._last)
         events = [event for event in self._events if self._start <= event.at <= self._end]
         listed = dict.fromkeys(mark for mark in marks if self._start <= mark[0] <= self._end)
         noted = ((event.at, event.message) for event in events if event.subject == MARK)

@@ -435,7 +435,7 @@ def _states_table(moment: Moment) -> Table:
         TableColumn("At the end", CellKind.WORD),
         TableColumn("Share of the time", CellKind.WORD),
     )
-    last_states = {backend.name: backend.state.value for backend in moment.shown.backends}
+    last_states = {backend.name: backend.state_text for backend in moment.shown.backends}
     rows = (
         (
             cell.name(name),

@@ -35,7 +35,6 @@ from sparktop.recording.frames import (
 from sparktop.recording.records import (
     MOST_TARGETS,
     SCHEMA,
-    Announced,
     Head,
     TooManyTargetsError,
     call_of,
@@ -51,7 +50,8 @@ if TYPE_CHECKING:
 
 
 _FIRST_HEADS = timedelta(minutes=3)
-"""Time from a recording's beginning in which heads name what began before it: a replay judges that late."""
+"""Time from a recording's beginning in which what heads name was judged by earlier readings, too: a replay
+judges that late."""
 WARM_UP_S = 900.0
 """Seconds replayed before a moment, so that graphs, windows and verdicts there are as they were."""
 
@@ -327,17 +327,12 @@ class Player:
             self._match_targets(head)
         state, instant = head.announced, record.instant
         is_new = state.at is None or abs(state.at - instant.at) <= CLOCK_ERROR_S
-        # A condition that began before the replayed records then has its true beginning. Heads after the
-        # moment of a jump are not needed, and this version may judge differently from the one that recorded.
+        # A condition that was judged by earlier records than those replayed then has its true beginning.
+        # Later heads are not needed, and this version may judge differently from the one that recorded.
         in_jump = self._target is not None and instant.wall <= self._target
-        if (in_jump or self._began_before(state, instant.wall)) and is_new:
+        is_first = timedelta() <= instant.wall - self.recording.frames[0].instant.wall <= _FIRST_HEADS
+        if (in_jump or is_first) and is_new:
             self.store.adopt(state.alerts, state.events, state.verdicts)
-
-    def _began_before(self, state: Announced, wall: datetime) -> bool:
-        """Return whether a head near the recording's beginning, at `wall`, has a verdict from before it."""
-        first = self.recording.frames[0].instant.wall
-        is_first = timedelta() <= wall - first <= _FIRST_HEADS
-        return is_first and any(since < first.timestamp() for _, since in state.verdicts.values())
 
     def _match_targets(self, head: Head) -> None:
         """Change the store's targets, thresholds and identities to those of a head, after lost records."""

@@ -15,10 +15,13 @@ ADDRESS, SECRET, PATH = "(address)", "(secret)", "(path)"
 _URL = re.compile(r"\b[a-zA-Z][a-zA-Z0-9+.-]*://[^\s'\"`<>|)\]}]+")
 # The scheme, and what stands between the user's part and the query.
 _BARE = re.compile(r"^([^:/]*://)(?:[^/?#]*@)?([^?#]*).*$")
-# "10.0.0.2", "[fe80::1]", "fe80::1:2": addresses without a scheme.
+_OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
+_GROUPS = r"[0-9a-fA-F]{1,4}(?::[0-9a-fA-F]{1,4})*"
+# Addresses without a scheme: "10.0.0.2", "[fe80::1]", "fe80::1:2", of a network card "4c:bb:47:00:00:01". An
+# IPv6 address has "::" or 8 groups, so that a time such as "21:43:48:" is none.
 _ADDRESS = re.compile(
-    r"(?<![\w.])(?:(?:\d{1,3}\.){3}\d{1,3}|\[[0-9a-fA-F:.%]{2,}\]|(?:[0-9a-fA-F]{0,4}:){3,}[0-9a-fA-F]{0,4}"
-    r"|[0-9a-fA-F]{1,4}::[0-9a-fA-F:]*"
+    rf"(?<![\w.])(?:(?:{_OCTET}\.){{3}}{_OCTET}(?!\.\d)|\[[0-9a-fA-F:]*::[0-9a-fA-F:.%]*\]"
+    rf"|{_GROUPS}::(?:{_GROUPS})?|(?:[0-9a-fA-F]{{1,4}}:){{7}}[0-9a-fA-F]{{1,4}}|(?:[0-9a-fA-F]{{2}}:){{5,}}[0-9a-fA-F]{{2}}"
     r"|[\w-]+(?:\.[\w-]+)*\.(?:local|lan|internal|home|arpa)|localhost)(?::\d+)?(?![\w])"
 )
 # "Bearer …", "sk-…", "api_key=…".

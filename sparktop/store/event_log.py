@@ -276,7 +276,8 @@ class ActiveAlerts:
         the message of the event at the beginning (None: `message`). With `silent`, no event is added here or
         by `clear`; the caller adds the events.
         """
-        start, old = since or when, self._alerts.get(alert_id) or self._adopted_alert(alert_id, when)
+        start = since or when
+        old = self._alerts.get(alert_id) or self._adopted_alert(alert_id, start)
         most_severe = severity
         if old is not None and old.worst is not None and old.worst.rank > most_severe.rank:
             most_severe = old.worst
@@ -359,10 +360,10 @@ class ActiveAlerts:
         self._alerts[alert.id] = replace(active, since=alert.since, since_s=alert.since_s, worst=worst)
         return True
 
-    def _adopted_alert(self, alert_id: str, when: Instant) -> Alert | None:
-        """Return the adopted alert with this id if it is confirmed in time by a sample at `when`."""
+    def _adopted_alert(self, alert_id: str, start: Instant) -> Alert | None:
+        """Return the adopted alert with this id if that which the samples show began in time, at `start`."""
         alert, at = self._adopted.pop(alert_id, (None, 0.0))
-        return alert if when.at - at <= CONFIRMED_WITHIN_S else None
+        return alert if start.at - at <= CONFIRMED_WITHIN_S else None
 
     def severity(self, alert_id: str) -> Severity | None:
         """Return the severity of an alert; None when it is not active."""

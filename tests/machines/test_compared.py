@@ -110,6 +110,15 @@ def test_devices_are_named_by_their_begin_or_whole_or_left_out(devices: str, *, 
     assert ("hca" in {one.key for one in judged(views)}) is named
 
 
+def test_a_difference_of_ports_counts_at_once_where_readings_come_after_the_set_up() -> None:
+    """Which ports are up is in the readings: a replay knows the set-up before the first of them."""
+    rule, pair = MachinesCompared(), [machine(1), machine(2)]
+    rails = tuple(replace(rail, mtu=1500) for rail in known(pair[1].identity.setup).rails or ())
+    pair[1] = with_setup(pair[1], rails=rails)
+    assert list(rule.look(situation([replace(view, sample=None) for view in pair], 0.0))) == []
+    assert "mtu" in {one.key for one in rule.look(situation(pair, 10.0))}
+
+
 def test_a_later_difference_counts_once_it_lasts() -> None:
     """Machines are read a minute apart: a difference that begins is named after 75 s, and goes at once."""
     rule, healthy = MachinesCompared(), [machine(1), machine(2)]

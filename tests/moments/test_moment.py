@@ -222,6 +222,36 @@ def test_a_recording_that_begins_in_a_swing_says_since_when_it_swings(tmp_path: 
     assert not [event for event in moment.events if "begins" in event.message and event.at > moment.start]
 
 
+@pytest.mark.parametrize(
+    ("scenario", "before_s", "after_s"),
+    [("kv-wait", 65, 90), ("mixed-pair", 4, 100), ("oscillation", 30, 80)],
+)
+def test_alerts_and_the_last_figures_are_those_of_the_screen(
+    tmp_path: Path, scenario: str, before_s: float, after_s: float
+) -> None:
+    """Alerts and verdicts have the times that the screen had; figures end with those of the last poll."""
+    path, journal = tmp_path / "late.rec.zst", Journals()
+    live = Rehearsal(nodes=2, scenario=SCENARIOS[scenario], journal=journal)
+    live.play(before_s)
+    recorder = Recorder(live.watch, next_path=lambda _: path)
+    journal.add(recorder)
+    recorder.start(live.store)
+    seen = live.play(after_s + 0.6).snapshot()
+    recorder.stop("quit")
+    moment = read_moment(Recording([path]), Span(None, None))
+    assert seen.alerts
+    for shown in (moment.shown, seen):
+        assert [(one.id, one.since) for one in shown.alerts] == [(one.id, one.since) for one in seen.alerts]
+        assert [(one.at, one.about) for one in shown.events] == [(one.at, one.about) for one in seen.events]
+        assert [(one.word, one.since) for one in shown.balance] == [
+            (one.word, one.since) for one in seen.balance
+        ]
+    for server in seen.backends:
+        assert server.state_text in moment_report(moment, "md")
+        for name in ("running", "waiting"):
+            assert figures(moment, BACKEND, server.name)[name][-1] == getattr(server, name)
+
+
 def test_quantiles_of_wide_buckets_have_their_bounds(recorded: Recorded) -> None:
     """No digit of them is sure; a mean of several lies between the outermost."""
     figure = next(figure for figure in FIGURES if figure.name == "ttft_p50_s")

@@ -28,6 +28,7 @@ from sparktop.model.text import clean
 from sparktop.report import html, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.markdown import WIDTH, code
+from sparktop.report.privacy import Privacy
 from sparktop.report.tables import groups_table, keep_worst, omission, snapshot_tables
 from sparktop.report.text_snapshot import render as render_text
 from stage.fleet import RehearsedFleet
@@ -184,6 +185,24 @@ def test_hostile_text_is_shown_and_does_nothing(full_snapshot: Snapshot, name: s
     page.assert_shaped_as(usual)
     new = {value for _, value in page.attributes} - {value for _, value in usual.attributes}
     assert new <= {"word info"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("quick of 21:43:48: done", "quick of 21:43:48: done"),
+        ("at 12:34, 1:02:03:04: word", "at 12:34, 1:02:03:04: word"),
+        ("driver 580.95.05.01, NCCL 2.28.9, 1.2.3.4.5", "driver 580.95.05.01, NCCL 2.28.9, 1.2.3.4.5"),
+        ("GPU 0000:0f:00.0 [95], std::vector, a: b", "GPU 0000:0f:00.0 [95], std::vector, a: b"),
+        ("10.0.0.2:8000, 10.0.0.2.", "(address), (address)."),
+        ("fe80::1, ::1, [::1]:80", "(address), ::1, (address)"),
+        ("2001:db8:0:0:0:0:0:1 and 2001:db8::", "(address) and (address)"),
+        ("4c:bb:47:00:00:01, gx10.local:8000, localhost", "(address), (address), (address)"),
+    ],
+)
+def test_addresses_are_told_from_times_and_versions(text: str, shown: str) -> None:
+    """A report without addresses keeps times, versions and PCI slots."""
+    assert Privacy().text(text) == shown
 
 
 def test_routers_have_their_rows() -> None:

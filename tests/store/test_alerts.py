@@ -464,3 +464,20 @@ def test_throttling_is_weighed_by_time_and_gaps_have_none(node: World) -> None:
     node.see(lost(1022))
     view = node.see(hot(1026, 0.0, hot(1022, 0.0), hot(1024, 0.0)))
     assert view.throttled_percent == pytest.approx({"software thermal": 480 / 18})
+
+
+@pytest.mark.parametrize(
+    ("begins_s", "is_known"), [(-1.0, True), (10.0, True), (16.0, False)], ids=["before", "soon", "late"]
+)
+def test_an_alert_of_a_recording_keeps_its_beginning_if_it_held_or_holds_soon(
+    begins_s: float, *, is_known: bool
+) -> None:
+    """Twenty seconds after the announcement, samples show since when it holds; no event is added then."""
+    log = EventLog()
+    active, head = ActiveAlerts(log), Instant(1000.0, EPOCH)
+    told = Alert("backend:b:x", Severity.WARNING, "b", "waits", EPOCH, {}, 900.0, Severity.WARNING)
+    assert not active.adopt(told, head.at)
+    now = head.before(-20.0)
+    active.hold(told.id, told.severity, "b", "waits", {}, now, since=head.before(-begins_s))
+    assert active.view()[0].since_s == (900.0 if is_known else head.at + begins_s)
+    assert len(log) == (not is_known)
