@@ -375,8 +375,11 @@ class HeldMemoryRule:
             is_alone = not users and listed and sample.workloads.sees_all is True
             for part, size, least in _unattributed_memory(sample):
                 since, named = before.get((name, part), (now.at, None))
-                stays = _STAYS * (least if is_alone else max(least, named or 0))
-                if size < (least if named is None else stays) or (named is None and not is_alone):
+                if named is None:
+                    is_held = is_alone and size >= least
+                else:
+                    is_held = size >= _STAYS * (least if is_alone else max(least, named))
+                if not is_held:
                     continue
                 if is_alone and now.at - since >= _HELD_S:
                     named = size

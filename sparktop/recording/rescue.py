@@ -105,9 +105,7 @@ class Checked(Struct):
             lines.append(f"nothing could be read in {more} further spans")
         if any(edge is not None for edges in self.lost for edge in edges):
             lines.append("all outside of these times was read")
-        elif self.lost:
-            pass
-        else:
+        elif not self.lost:
             whole = "nothing is damaged" if self.size else "it is empty: nothing was written"
             lines.append(whole if self.is_whole else "all else was read")
         return "\n".join(lines) + "\n"

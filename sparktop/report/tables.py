@@ -518,14 +518,18 @@ def fleets_table(views: Sequence[FleetView]) -> Table:
     """Return a table with a row for each Prometheus."""
     return table(
         "Through Prometheus",
-        [(server, server.fleet) for server in views],
-        name("Prometheus", lambda row: row[0].name),
-        figure("servers", lambda row: str(len(row[1].servers)) if row[1] else UNKNOWN),
-        figure("down", lambda row: str(sum(server.down for server in row[1].servers)) if row[1] else UNKNOWN),
-        figure("scrape every", lambda row: f"{row[1].every_s:g} s" if row[1] else UNKNOWN),
-        figure("newest", lambda row: cell.ago(row[0].age_s)),
-        figure("answer", lambda row: cell.whole_ms(row[1].answer_ms if row[1] else None)),
+        views,
+        name("Prometheus", lambda view: view.name),
+        figure("servers", lambda view: str(len(view.fleet.servers)) if view.fleet else UNKNOWN),
+        figure("down", _servers_down),
+        figure("scrape every", lambda view: f"{view.fleet.every_s:g} s" if view.fleet else UNKNOWN),
+        figure("newest", lambda view: cell.ago(view.age_s)),
+        figure("answer", lambda view: cell.whole_ms(view.fleet.answer_ms if view.fleet else None)),
     )
+
+
+def _servers_down(view: FleetView) -> str:
+    return str(sum(server.down for server in view.fleet.servers)) if view.fleet else UNKNOWN
 
 
 def scraped_groups_table(views: Sequence[FleetView]) -> Table:
@@ -580,13 +584,12 @@ def gpus(nodes: Sequence[NodeView], *, detailed: bool = False) -> Table:
 
     for node in nodes:
         readings = node.sample.gpus if node.sample else ()
-        several = len(readings) > 1
         for gpu in readings:
-            cells_of_gpu = (read(gpu) for _, read in columns)
-            gpu_name = gpu.name if gpu.name and not several else f"GPU {gpu.index} {gpu.name or ''}".strip()
-            rows.append((cell.name(node.name), cell.name(gpu_name), *cells_of_gpu))
-            instances = gpu.mig_instances if detailed else ()
-            for instance in instances:
+            gpu_name = f"GPU {gpu.index} {gpu.name or ''}".strip()
+            if gpu.name and len(readings) == 1:
+                gpu_name = gpu.name
+            rows.append((cell.name(node.name), cell.name(gpu_name), *(read(gpu) for _, read in columns)))
+            for instance in gpu.mig_instances if detailed else ():
                 label = f"GPU {gpu.index} MIG {instance.index} {instance.name or ''}"
                 add(node, label, memory=cell.data(instance.memory_used_bytes))
         for lost in node.gpus_lost:

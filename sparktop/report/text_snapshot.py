@@ -70,8 +70,8 @@ def table_lines(shown: Table, width: int) -> Iterator[str]:
         yield _table_line(columns[:count], widths, row)
         if not is_same_rest:
             yield from _indent(rest, width)
-    if is_same_rest:
-        yield from _indent(rests[0] and f"each: {rests[0]}", width)
+    if is_same_rest and rests[0]:
+        yield from _indent(f"each: {rests[0]}", width)
 
 
 def _indent(sentence: str, width: int) -> Iterator[str]:

@@ -112,8 +112,8 @@ class ServerLimits:
             verdict = _said_of(splits.get(name))
             if verdict != judged.split:
                 judged.judged_at = -math.inf
-            word, before = (None if pair is None else pair[0] for pair in (verdict, judged.split))
-            if word is not before:
+            word = verdict and verdict[0]
+            if word is not (judged.split and judged.split[0]):
                 judged.next_kind = None
                 explained = word is not None and word not in _AT_EASE
                 if judged.limit is not None and (explained or judged.limit.kind in _OF_THE_SPLIT):
@@ -196,7 +196,11 @@ def _evidence(
     hosts = [nodes[name] for name in view.nodes if name in nodes]
     samples = [nodes[name].view.sample if name in nodes else None for name in view.nodes]
     front, peers = _peers(track, backends, routed)
-    router, group = (None, None) if front is None else front
+    router = is_routed = requests_in_router = None
+    if front is not None:
+        router, group = front
+        is_routed = _is_routed(router, group, backends)
+        requests_in_router = _requests_held_back(router, group, backends)
     capacity = view.kv_capacity_tokens
     reads = view.estimated_read_gb_per_s
     return Evidence(
@@ -214,10 +218,8 @@ def _evidence(
         cores=lanes,
         router=None if router is None else router.target.name,
         unmatched_router=_unmatched_router(track, routed) if router is None else None,
-        routed=None if router is None or group is None else _is_routed(router, group, backends),
-        requests_in_router=None
-        if router is None or group is None
-        else _requests_held_back(router, group, backends),
+        routed=is_routed,
+        requests_in_router=requests_in_router,
         slow_router=None if router is None else router.slowness,
         split=split,
         peers=peers,

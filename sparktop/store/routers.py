@@ -118,12 +118,14 @@ class RouterTrack:
         ended = [log.counts_since(recent[0].at).get("finished") for log in logs] if recent else []
         total = sum(count for count in ended if count is not None)
         if len(counts) > 1 and None not in ended and total >= 1 and counts[-1] >= counts[0]:
-            return counts[-1] - counts[0] >= _PASSED_SHARE * total or (False if is_long else None)
-        inside = known_mean(map(_requests_inside, recent))
-        requests_now = known_sum(log.requests_now() for log in logs) or 0.0
-        if inside is None or not requests_now > 0:
-            return None
-        return inside >= _PASSED_SHARE * requests_now or (False if is_long else None)
+            passed = counts[-1] - counts[0] >= _PASSED_SHARE * total
+        else:
+            inside = known_mean(map(_requests_inside, recent))
+            requests_now = known_sum(log.requests_now() for log in logs) or 0.0
+            if inside is None or not requests_now > 0:
+                return None
+            passed = inside >= _PASSED_SHARE * requests_now
+        return passed if passed or is_long else None
 
     def weights(self, deployments: Mapping[str, str | None]) -> dict[str, float]:
         """Return the weight of each backend by the router's own report; empty where it has none.

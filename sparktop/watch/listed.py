@@ -295,12 +295,13 @@ def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     hosts = dict.fromkeys((*default, *(host for backend in backends.values() for host in backend.nodes)))
     if len(hosts) > MOST_HOSTS:
         problems.append(f"{len(hosts)} machines listed; the first {MOST_HOSTS} are used")
-    nodes = {
-        host: NodeTarget(host)
-        if host in {"localhost", "127.0.0.1", "::1"}
-        else NodeTarget(host, "ssh", ssh=f"{users[host]}@{host}" if host in users else host)
-        for host in islice(hosts, MOST_HOSTS)
-    }
+    nodes: dict[str, NodeTarget] = {}
+    for host in islice(hosts, MOST_HOSTS):
+        if host in {"localhost", "127.0.0.1", "::1"}:
+            nodes[host] = NodeTarget(host)
+        else:
+            address = f"{users[host]}@{host}" if host in users else host
+            nodes[host] = NodeTarget(host, "ssh", ssh=address)
     return Listed(tuple(backends.values()), nodes, default, tuple(problems))
 
 
@@ -441,9 +442,10 @@ async def follow_sparkrun(
         hosts = dict.fromkeys((*listed.default, *(host for job in jobs.values() for host in job.nodes)))
         names_by_host = await watch_nodes([listed.nodes[host] for host in hosts if host in listed.nodes])
         watch_backends([job for address, job in jobs.items() if address not in watched], names_by_host)
-        for job in (job for address, job in jobs.items() if address in watched):
-            names = tuple(names_by_host[host] for host in job.nodes if host in names_by_host)
-            store.add(replace(job, nodes=names))
+        for address, job in jobs.items():
+            if address in watched:
+                names = tuple(names_by_host[host] for host in job.nodes if host in names_by_host)
+                store.add(replace(job, nodes=names))
         followed |= {address: listed_now[address] for address in jobs}
         await sleep(READ_EVERY_S)
 

@@ -212,8 +212,10 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
     means, with its limit.
     """
     unsaid = {"rule", "deployments", "limit_share", "failure", "processes"}
-    unsaid |= {"window_s"} if values.keys() & _LASTING else set()
-    unsaid |= {"limit_s"} if "failures" in values else set()  # their limit is said
+    if values.keys() & _LASTING:
+        unsaid.add("window_s")
+    if "failures" in values:  # their limit is said
+        unsaid.add("limit_s")
     limited = {name: _limited(name, values) for name in values if name.startswith(_LIMITS)}
     for name in sorted(values, key=lambda name: (name.startswith(_LIMITS), name == "window_s")):
         value = values[name]
@@ -225,14 +227,21 @@ def value_texts(values: Values, message: str = "") -> Iterator[str]:
         words = _PLAIN.get(name) or _PLAIN.get(stem, stem.replace("_", " "))
         text = words.format(figures) if "{}" in words else f"{words} {figures}"
         limits = [limit for limit, owner in limited.items() if owner == name]
-        if text in message or (limits and "rule" in values and stem == name):
+        is_score = limits and "rule" in values and stem == name  # of a verdict, without a unit
+        if text in message or is_score:
             continue
-        known = [
-            (limit, _value_with_unit(limit, values[limit] or "")[1]) for limit in limits if values[limit]
-        ]
-        begin, end = _FALLING.get(stem, ("from" if "rule" in values else "alert at", "ends below"))
-        behind = ", ".join(f"{end if limit.startswith('clears_') else begin} {at}" for limit, at in known)
+        behind = ", ".join(_limit_texts(limits, values, stem))
         yield f"{text} ({behind})" if behind else text
+
+
+def _limit_texts(limits: Sequence[str], values: Values, stem: str) -> Iterator[str]:
+    """Yield the limits of the value `stem` in words, such as "alert at 8 GiB", "ends below 6 GiB"."""
+    begin, end = _FALLING.get(stem, ("from" if "rule" in values else "alert at", "ends below"))
+    for limit in limits:
+        at = values[limit]
+        if at:
+            _, figures = _value_with_unit(limit, at)
+            yield f"{end if limit.startswith('clears_') else begin} {figures}"
 
 
 def _limited(limit: str, values: Values) -> str | None:

@@ -261,10 +261,9 @@ def _totals_row(wall: Wall, groups: Sequence[WallGroup], total: int, width: int)
         [label("run "), sum_run(running, numbers.count, 0, LIVE)],
         [label("wait "), sum_run(waiting, numbers.count, 0, "warn" if waiting.value else "text")],
         [figure(f"{len(groups):,}"), label(" groups")] if len(groups) > 1 else [],
-        [figure(f"{machines_read}{wall.total_nodes:,}"), label(f" {machine_word}")]
-        if wall.total_nodes and len(groups) == len(wall.groups)
-        else [],
     ]
+    if wall.total_nodes and len(groups) == len(wall.groups):
+        pieces.append([figure(f"{machines_read}{wall.total_nodes:,}"), label(f" {machine_word}")])
     row: Row = []
     for piece in pieces:
         separator = label(" · " if row else " ")

@@ -421,13 +421,15 @@ def _interface_rows(links: Sequence[NetworkReading], width: int, *, rdma: bool) 
     """
     wide = width >= _WIDE
     rate, failures = (11, 7) if wide else (10, 4)
-    speed, use_cells = 9, 6
-    if width < _NARROW:
-        speed, use_cells = (0, 6) if rdma else (9, 0)
+    speed = 0 if rdma and width < _NARROW else 9
+    use_cells = 6 if rdma or width >= _NARROW else 0
     name = width - 2 * rate - speed * (1 + wide) - use_cells - failures
-    titles = [("in", rate), ("out", rate), ("PCIe" if rdma and not wide else "link", speed)]
-    titles += [("PCIe" if rdma else "kind", speed)] if wide else []
-    titles += [("use", use_cells), ("errors" if wide else "err", failures)]
+    if wide:
+        middle = [("link", speed), ("PCIe" if rdma else "kind", speed)]
+    else:
+        middle = [("PCIe" if rdma else "link", speed)]
+    last = [("use", use_cells), ("errors" if wide else "err", failures)]
+    titles = [("in", rate), ("out", rate), *middle, *last]
     head = "".join(title.rjust(cells) for title, cells in titles if cells)
     rows: list[Row] = [[label(f"{'port' if rdma else 'interface':<{name}}{head}")]]
     for link in links:
@@ -454,10 +456,14 @@ def _interface_rows(links: Sequence[NetworkReading], width: int, *, rdma: bool) 
         errors_per_s = link.errors_per_s
         row.append(figure(numbers.count(errors_per_s, failures), "warn" if errors_per_s else "muted"))
         if link.errors:
-            rising = sorted(link.errors.items(), key=lambda error: (-error[1], error[0]))
-            words = ", ".join(f"{title} {numbers.often(pace)}" for title, pace in rising)
-            rows.append([label("  └ "), (fit(words, width - 4).rstrip(), "warn")])
+            rows.append([label("  └ "), (fit(_rising_words(link.errors), width - 4).rstrip(), "warn")])
     return rows
+
+
+def _rising_words(errors: Mapping[str, float]) -> str:
+    """Return the rising error counters with their rates, the fastest first."""
+    rising = sorted(errors.items(), key=lambda error: (-error[1], error[0]))
+    return ", ".join(f"{title} {numbers.often(pace)}" for title, pace in rising)
 
 
 _EMPTY = NodeSample(at=0.0)

@@ -159,14 +159,14 @@ def _table_rows(lines: Sequence[ProcessLine], shown_lines: Sequence[ProcessLine]
 
     A container's ID stands for a name that does not fit.
     """
-    size, cpu = (11, 7) if width >= 70 else (9, 6)
     container_cells = max((cell_width(line.container) for line in lines), default=0)
-    boxes = 0 if width < 70 else min(container_cells, _ID_DIGITS if width < 100 else _MOST_CONTAINER)
-    most_cells = 16 if width < 110 else 24
+    boxes, size, cpu, most_cells = min(container_cells, _MOST_CONTAINER), 11, 7, 24
+    if width < 110:
+        most_cells = 16
+    if width < 100 and container_cells:
+        boxes, size, most_cells = min(container_cells, _ID_DIGITS), 9, 9
     if width < 70:
-        most_cells = 9
-    if boxes and width < 100:
-        most_cells, size = 9, 9
+        boxes, size, cpu, most_cells = 0, 9, 6, 9
     serves = max(len("serves"), min(most_cells, max((cell_width(line.serves) for line in lines), default=0)))
     room = width - _PID - 1 - serves - 1 - 2 * size - cpu - 1 - (boxes + 1 if boxes else 0)
     names = max(8, min(_MOST_NAME, room))
@@ -183,8 +183,10 @@ def _table_rows(lines: Sequence[ProcessLine], shown_lines: Sequence[ProcessLine]
     ]
     for line in shown_lines:
         name: Row = [(line.name, "title" if line.on_gpu else "text")]
-        name += [label(f" {line.about}")] if line.about else []
-        box = line.container if len(line.container) <= boxes or boxes > _ID_DIGITS else line.container_id
+        if line.about:
+            name.append(label(f" {line.about}"))
+        has_room = len(line.container) <= boxes or boxes > _ID_DIGITS
+        box = line.container if has_room else line.container_id
         rows.append(
             label_row(
                 f"{line.pid:>{_PID}} ",

@@ -183,6 +183,17 @@ def _deployments_count(view: RouterView) -> Row:
     return [label(f"{count} deployment{'' if count == 1 else 's'}")]
 
 
+def _address_and_model(deployment: Deployment, room: int) -> str:
+    """Return both in at most `room` cells; what does not fit is cut to its last part, or left out."""
+    details = ""
+    for whole in (deployment.address or "no address", deployment.model or ""):
+        for text in (whole, whole.rpartition("/")[2]):
+            if text and len(details) + 2 + len(text) <= room:
+                details += f"  {text}"
+                break
+    return details
+
+
 def _deployments_table(view: RouterView, width: int, height: int) -> list[Row]:
     """Return a heading and a row per deployment with its backend, address and model, `height` rows at most.
 
@@ -192,26 +203,18 @@ def _deployments_table(view: RouterView, width: int, height: int) -> list[Row]:
         return [[label("deployments – "), label(view.sample.note or "it does not list its deployments")]]
     if not view.deployments:
         return [[label("deployments "), ("no deployment", "warn")]]
-    deployments = (
-        view.sample.deployments
-        if view.sample.deployments is not None
-        else tuple(Deployment(name) for name in view.deployments)
-    )
+    deployments, from_config = view.sample.deployments, ""
+    if deployments is None:
+        deployments = tuple(Deployment(name) for name in view.deployments)
+        from_config = "   (from the config)"
     cells = min(40, max([10, *(len(deployment.id) for deployment in deployments)]))
-    from_config = "   (from the config)" if view.sample.deployments is None else ""
     rows: list[Row] = [
         [label(f"{fit('deployment', cells)}   {fit('backend', _NAME)}  address and model{from_config}")]
     ]
     for deployment in deployments:
         backend = view.deployments[deployment.id]
         where: Run = (fit(_UNMAPPED, _NAME), "warn") if backend is None else (fit(backend, _NAME), "title")
-        room = width - cells - 3 - _NAME
-        details = ""
-        for part in (deployment.address or "no address", deployment.model or ""):
-            short = part.rpartition("/")[2]
-            details += next(
-                (f"  {text}" for text in (part, short) if text and len(details) + 2 + len(text) <= room), ""
-            )
+        details = _address_and_model(deployment, width - cells - 3 - _NAME)
         trouble = view.deployment_troubles.get(deployment.id)
         sign: Row = [] if trouble is None else [(f"  ▲ {trouble}", "warn")]
         rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, *sign, label(details)])

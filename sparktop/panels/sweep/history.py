@@ -107,8 +107,11 @@ def history_screen(
     number of files not read yet; `preview` shows the row under the cursor, None while its file is read.
     """
     inner, room = width - 4, room_of(height, len(rows))
-    index = next((row_index for row_index, row in enumerate(rows) if row.key == chosen), 0)
-    top = first_in_sight(len(rows), room, index, index - room // 2 if first is None else first)
+    keys = [row.key for row in rows]
+    index = keys.index(chosen) if chosen in keys else 0
+    if first is None:
+        first = index - room // 2
+    top = first_in_sight(len(rows), room, index, first)
     shown_rows = rows[top : top + room]
     body = [_heading_row(inner)]
     body += [
@@ -129,7 +132,8 @@ def history_screen(
     count = f"{len(rows)} result{'' if len(rows) == 1 else 's'}{searched}{reading}"
     hidden = len(rows) - len(shown_rows)
     note = [f"{len(marked)} marked"] if marked else []
-    note += [f"{hidden} more row{'' if hidden == 1 else 's'}"] if hidden > 0 else []
+    if hidden > 0:
+        note.append(f"{hidden} more row{'' if hidden == 1 else 's'}")
     return framed_sweep(
         body[: height - 2],
         width,

@@ -69,15 +69,14 @@ def merge_pages(
     steps = [later - earlier for times in ordered for earlier, later in pairwise(times)]
     current_s = LATE * median(steps) if steps else 0.0
     for at in sorted(at for times in ordered for at in times):
+        if any(0 < times[0] - at <= current_s for times in ordered):
+            continue  # not known yet what this target reported at that time
         page: list[str] = []
         for times in ordered:
-            index = bisect_right(times, at)
-            if index == 0 and times[0] - at <= current_s:
-                break
-            if index and at - times[index - 1] <= current_s:
-                page += lines.get(times[index - 1], ())
-        else:
-            yield at, page
+            newest = times[bisect_right(times, at) - 1]
+            if 0 <= at - newest <= current_s:
+                page += lines.get(newest, ())
+        yield at, page
 
 
 # A metric's name.

@@ -548,25 +548,27 @@ def _add_series(by_exporter: dict[tuple[Origin, str], Gathered], query_name: str
     key, name = place_of(labels), labels.get("__name__", "")
     if query_name == _TIMES:  # a timestamp has no name
         by_exporter[key, _TIMES].at = value
-    elif query_name == "cpu":
+        return
+    if query_name == "cpu":
         by_exporter[key, NODE].machine["percent"] = 100 * min(1.0, max(0.0, value))
+        return
+    figure = FIGURES.get(name)
+    exporter = SMI if name == SMI_INFO else AGENT
+    gathered = by_exporter[key, exporter if figure is None else figure.kind]
+    if query_name == "raw":
+        gathered.at = max(gathered.at or 0.0, series.samples[-1][0])
+    if figure is None:
+        _add_reason_or_part(gathered, name, labels, value)
+    elif figure.field == REASONS:
+        _add_mask(gathered, labels, _float_of(labels.get("mask")) if query_name == "masks" else value)
     else:
-        figure = FIGURES.get(name)
-        exporter = SMI if name == SMI_INFO else AGENT
-        gathered = by_exporter[key, exporter if figure is None else figure.kind]
-        if query_name == "raw":
-            gathered.at = max(gathered.at or 0.0, series.samples[-1][0])
-        if figure is None:
-            _add_reason_or_part(gathered, name, labels, value)
-        elif figure.field == REASONS:
-            _add_mask(gathered, labels, _float_of(labels.get("mask")) if query_name == "masks" else value)
-        elif (scaled := figure.field_value(value)) is not None:
-            if figure.part != GPU:
-                gathered.machine[figure.field] = scaled
-            else:
-                _add_figure(gathered, figure.field, labels, scaled)
-        if "gpu" in labels or "uuid" in labels:
-            _add_gpu(gathered, labels)
+        scaled = figure.field_value(value)
+        if scaled is not None and figure.part == GPU:
+            _add_figure(gathered, figure.field, labels, scaled)
+        elif scaled is not None:
+            gathered.machine[figure.field] = scaled
+    if "gpu" in labels or "uuid" in labels:
+        _add_gpu(gathered, labels)
 
 
 def _add_figure(gathered: Gathered, name: str, labels: Labels, value: float) -> None:

@@ -169,16 +169,19 @@ def proofs(
         families.setdefault(common[key[1]], []).append(key)
     proven: dict[_Hypothesis, dict[Level, Ratio]] = {}
     for family in families.values():
-        judging = judging_metrics(Counter(key[0] for key in family for _ in hypotheses[key]))
-        first = _proofs_of([key for key in family if key[0] in judging], tests)
+        judging = judging_metrics(
+            Counter(metric for metric, pair in family for _ in hypotheses[metric, pair])
+        )
+        first = _proofs_of([(metric, pair) for metric, pair in family if metric in judging], tests)
+        others = [(metric, pair) for metric, pair in family if metric not in judging]
         proven |= first
-        for key, levels in _proofs_of([key for key in family if key[0] not in judging], tests).items():
-            judges = [first[metric, key[1]] for metric in judging if (metric, key[1]) in first]
-            differ = {load: [judge[load].proven for judge in judges if load in judge] for load in levels}
-            proven[key] = {
-                load: replace(ratio, proven=ratio.proven and any(differ[load] or [True]))
-                for load, ratio in levels.items()
-            }
+        for (metric, pair), levels in _proofs_of(others, tests).items():
+            judges = [first[judge, pair] for judge in judging if (judge, pair) in first]
+            proven[metric, pair] = {}
+            for load, ratio in levels.items():
+                differs = [judge[load].proven for judge in judges if load in judge]
+                is_proven = ratio.proven and (any(differs) or not differs)
+                proven[metric, pair][load] = replace(ratio, proven=is_proven)
     return proven
 
 

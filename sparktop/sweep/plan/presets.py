@@ -268,10 +268,9 @@ _Rule = tuple[bool, str]
 def _rules(plan: Plan) -> Iterator[_Rule]:
     """Yield what the settings of a plan are checked for."""
     names = [target.name for target in plan.targets]
-    is_abba, is_steady = plan.order is Order.ABBA, plan.mode is LoadMode.STEADY
-    is_open, is_agents, is_burst = (
-        plan.mode is mode for mode in (LoadMode.OPEN, LoadMode.AGENTS, LoadMode.BURST)
-    )
+    is_abba = plan.order is Order.ABBA
+    is_steady, is_burst = plan.mode is LoadMode.STEADY, plan.mode is LoadMode.BURST
+    is_open, is_agents = plan.mode is LoadMode.OPEN, plan.mode is LoadMode.AGENTS
     has_slo, is_counted, has_depths = bool(plan.slo), plan.requests is not None, bool(plan.depths)
     yield len(set(names)) < len(names), "two targets have the same name: write them NAME=URL"
     yield is_abba and has_slo, "--slo looks for each target's limit by itself: leave out --order abba"

@@ -220,21 +220,18 @@ def _traces_of_part(
         first_token_s = sent + (ttft_ms or 0.0) / _MS
         step_s = 1 / tps if tps is not None and tps > 0 else None
         hidden = 0 if ttft_ms is not None else _HIDDEN_TOKENS
-        turn, call_start, compacted = _CALLS.get(call, (1, CallStart.TOOL, True))
-        yield RequestTrace(
-            name,
-            sent + lag_ms / _MS,
-            run,
-            due=sent + (lag_ms - (wait_ms or 0.0)) / _MS if kind is LoadKind.RATE else None,
-            call=ConversationCall(0, 0, turn, 0, call_start, None, 0, 0, compacted=compacted)
-            if kind is LoadKind.AGENTS
-            else None,
-            first_event=None if ttfr_ms is None else sent + ttfr_ms / _MS,
-            arrivals=[
-                *([(first_token_s, 1)] if ttft_ms is not None or step_s is not None else []),
-                *([(first_token_s + step_s, 1)] if step_s is not None else []),
-            ],
-            ended=None
-            if e2e_ms is None
-            else RequestEnded(name, sent + e2e_ms / _MS, end, hidden_before=hidden),
-        )
+        trace = RequestTrace(name, sent + lag_ms / _MS, run)
+        if kind is LoadKind.RATE:
+            trace.due = sent + (lag_ms - (wait_ms or 0.0)) / _MS
+        if kind is LoadKind.AGENTS:
+            turn, call_start, compacted = _CALLS.get(call, (1, CallStart.TOOL, True))
+            trace.call = ConversationCall(0, 0, turn, 0, call_start, None, 0, 0, compacted=compacted)
+        if ttfr_ms is not None:
+            trace.first_event = sent + ttfr_ms / _MS
+        if ttft_ms is not None or step_s is not None:
+            trace.arrivals.append((first_token_s, 1))
+        if step_s is not None:
+            trace.arrivals.append((first_token_s + step_s, 1))
+        if e2e_ms is not None:
+            trace.ended = RequestEnded(name, sent + e2e_ms / _MS, end, hidden_before=hidden)
+        yield trace

@@ -318,13 +318,11 @@ def _named_fields(body: bytes) -> Iterator[str]:
         param = holder.get("param")
         if isinstance(param, str):
             yield param
-        for key in ("detail", "errors"):
-            listed = holder.get(key)
-            faults = listed if isinstance(listed, list) else []
-            for fault in faults:
+        for faults in (holder.get("detail"), holder.get("errors")):
+            for fault in faults if isinstance(faults, list) else ():
                 path = fault.get("loc") if isinstance(fault, dict) else None
                 if isinstance(path, list):
-                    yield ".".join(str(step) for step in path)
+                    yield ".".join(map(str, path))
 
 
 _NUMBER = r"(\d{1,3}(?:[,  ]\d{3})+|\d{3,9})(?![\d,])"
