@@ -711,7 +711,7 @@ def _why_growth_unknown(evidence: Evidence, cost: StepFit) -> str | None:
     if cost.batch <= _FEW_ROWS and looks_flat and reads is None and evidence.spans == 1:
         return None  # so few rows are computed while the weights are read
     if not same_sizes:
-        return "steps do not show how much longer a further request makes them"
+        return "batches varied too little to tell memory from compute"
     ending = "; other sizes are needed" if reads is None else f", which read {reads:.0f} % of the bandwidth"
     return f"all steps had {_requests_text(cost.batch)}{ending}"
 
@@ -847,14 +847,16 @@ def _limit_inside(evidence: Evidence, load: Load) -> Limit:
     seldom = queued < _SELDOM_QUEUED
     if seldom and (limit := long_prefill_limit(load) or client_limit(load, evidence)):
         return limit
-    if load.idle >= IDLE_SHARE and (waiting := evidence.polls[-1].waiting):
-        share = f"no request ran in {100 * load.idle:.0f} % of the time"
-        return _unknown_limit(f"{waiting:.0f} wait now, and {share}")
+    newest = evidence.polls[-1]
+    if newest.waiting and (load.idle >= IDLE_SHARE or not newest.running):
+        # What limited earlier steps does not explain why none is made.
+        share = f"no request ran in {100 * load.idle:.0f} % of the time" if newest.running else "none runs"
+        return _unknown_limit(f"{newest.waiting:.0f} wait now, and {share}")
     if seldom:
         limit = prefill_limit(load, cost) or held_back_limit(evidence, load)
         return limit or step_limit(evidence, load, cost)
     limit = (kv_limit(evidence, load) if load.preempted else None) or prefill_limit(load, cost)
-    return limit or _unknown_limit(f"requests waited in only {100 * queued:.0f} % of the time")
+    return limit or _unknown_limit(f"a queue only part of the time ({100 * queued:.0f} %)")
 
 
 def _has_room(evidence: Evidence, load: Load) -> bool:

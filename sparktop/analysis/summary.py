@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 
@@ -275,8 +274,8 @@ def _verdict_of_doubt(balance: Balance, line: str, *, is_calm: bool) -> Summary:
         head, short = (f"all well: {line}", "all well") if is_calm else (line, line)
         severity = None if is_calm else Severity.INFO
         return Summary(severity, f"{head}; {group}: balance {balance.title}", short)
-    wait_s = balance.known_in_s
-    judged = "load balance unknown" if wait_s is None else f"verdict on balance in {math.ceil(wait_s)} s"
+    wait = f"verdict on balance in {balance.known_in_words}"
+    judged = "load balance unknown" if balance.known_in_s is None else wait
     judged = f"perhaps {doubt.value}" if doubt.bad else judged
     return Summary(Severity.INFO, f"{line}; {group}: {judged}", f"{group}: {judged}", key="w")
 

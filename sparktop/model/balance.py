@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
@@ -38,6 +39,8 @@ _WORTH_PERCENT = 1.0
 """Lost token throughput below this percentage is not mentioned."""
 _WORTH_MISSING_PERCENT = 5.0
 """Missing polls below this percentage are not mentioned."""
+_SOON_S = 60.0
+"""Up to here the wait for a verdict is given to the second, if no window takes longer."""
 SLOW_S = 2.2
 """Time between two samples from which on they are too seldom to see a swing: slower than every 2 s."""
 
@@ -384,6 +387,13 @@ class Balance(Struct, frozen=True):
     def poll_s(self) -> float | None:
         """Seconds between two polls of its backends: fewer than of others if that helps; None if unknown."""
         return float(f"{1 / self.sample_hz:.2g}") if self.sample_hz else None
+
+    @property
+    def known_in_words(self) -> str:
+        """`known_in_s` in words: "38 s", or "about 2 min" where it depends on how long requests take."""
+        left_s = math.ceil(self.known_in_s or 0.0)
+        about = "about 60 s" if left_s <= _SOON_S else f"about {left_s / 60:.0f} min"
+        return f"{left_s} s" if self.needed_s <= _SOON_S else about
 
     @property
     def sweep_words(self) -> str:

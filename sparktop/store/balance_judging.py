@@ -28,6 +28,7 @@ from sparktop.analysis.balance.rules import (
     SKEW,
     STEADY,
     are_unequal,
+    is_full_window,
     is_steady,
     ratio_text,
     request_shares,
@@ -122,6 +123,7 @@ def unjudged_in_sweep(group: JudgedGroup) -> Balance:
 def _unless_halted(balance: Balance, group: JudgedGroup) -> Balance:
     """Return `balance` without a loss or a good verdict while a member does not serve what it holds.
 
+    That is then the one reason of a group that cannot be judged, too.
     Such requests stay where they are, so their even split says nothing good, and what is lost is not the
     router's.
     """
@@ -137,10 +139,12 @@ def _unless_halted(balance: Balance, group: JudgedGroup) -> Balance:
         lost_error_points=None,
         lost_unknown=reason,
     )
-    if balance.word_now not in {BalanceWord.BALANCED, BalanceWord.IDLE}:
+    if balance.word_now.bad or (balance.word_now is BalanceWord.UNKNOWN and not is_full_window(balance)):
         return balance
-    word = BalanceWord.UNKNOWN
-    return replace(balance, word=word, word_now=word, confidence=None, reasons=(reason, *balance.reasons[1:]))
+    word, others = BalanceWord.UNKNOWN, balance.reasons[1:]
+    return replace(
+        balance, word=word, word_now=word, confidence=None, too_few=False, reasons=(reason, *others)
+    )
 
 
 def _judge_with_weights(

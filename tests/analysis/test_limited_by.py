@@ -49,6 +49,7 @@ SLOW_LINK = Finding(
     "slow link: RDMA carries 3.2 of 200 Gb/s, steps take 2.1 × its best",
     values={"rdma_bytes_per_s": 4e8, "ceiling_bytes_per_s": 5e8},
 )
+STALLED = Served(swing=16).polls()[-1]._replace(running=0.0, waiting=6.0)
 Is = LimitKind
 CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
     "full slots, room in the KV cache": (
@@ -148,6 +149,12 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Is.CLIENT_OR_ROUTER,
         "no request in 48 % of the time; none waits",
     ),
+    "steps that ended while requests wait: what limited them says nothing of now": (
+        Served(swing=16),
+        {"slots": 48, "polls": (*Served(swing=16).polls()[:-1], STALLED)},
+        Is.UNKNOWN,
+        "6 wait now, and none runs",
+    ),
     "a client that pauses": (
         Served(running=0, swing=3),
         {"machines": (machine(gpu=30.0),)},
@@ -206,6 +213,27 @@ def test_the_servers_own_time_of_prompts_replaces_an_estimate(share: float, limi
         assert found.value == pytest.approx(60.0)
 
 
+def _noisy(served: tuple[Poll, ...], seed: int, by: float) -> tuple[Poll, ...]:
+    """Return the polls with each second's steps and tokens up to the share `by` more or less."""
+    draw = random.Random(seed)  # noqa: S311 - a seeded test
+    polls = list(served[:1])
+    for before, after in pairwise(served):
+        factor, last = draw.uniform(1 - by, 1 + by), polls[-1]
+        grown = {
+            name: (getattr(last, name) or 0.0) + factor * (getattr(after, name) - getattr(before, name))
+            for name in ("steps", "generated", "prompted")
+        }
+        polls.append(after._replace(**grown))
+    return tuple(polls)
+
+
+def test_steps_that_vary_more_than_their_batches_do_not_tell_memory_from_compute() -> None:
+    """The sentence says what is missing, not what the regression lacks."""
+    polls = _noisy(Served(running=80, swing=20, prompt_tokens=0.0).polls(), 0, 0.4)
+    found = limit(Evidence(polls, machines=(machine(),)))
+    assert found.reason == "batches varied too little to tell memory from compute"
+
+
 @pytest.mark.parametrize(("per_token_s", "fixed_s"), [(0.0006, 0.04), (0.008, 0.004)])
 def test_steps_that_vary_by_chance_give_no_limit_that_they_do_not_have(
     per_token_s: float, fixed_s: float
@@ -213,19 +241,7 @@ def test_steps_that_vary_by_chance_give_no_limit_that_they_do_not_have(
     """Of flat steps no noise makes decode compute, of steep ones none memory bandwidth: unknown instead."""
     wrong = LimitKind.DECODE if fixed_s > per_token_s * 10 else LimitKind.BANDWIDTH
     served = Served(running=14, swing=4, per_token_s=per_token_s, fixed_s=fixed_s).polls()
-    kinds = []
-    for seed in range(100):
-        draw = random.Random(seed)  # noqa: S311 - a seeded test
-        polls = list(served[:1])
-        for before, after in pairwise(served):
-            factor, last = draw.uniform(0.8, 1.2), polls[-1]
-            grown = {
-                name: (getattr(last, name) or 0.0) + factor * (getattr(after, name) - getattr(before, name))
-                for name in ("steps", "generated", "prompted")
-            }
-            polls.append(after._replace(**grown))
-        found = limit(Evidence(tuple(polls), machines=(machine(),)))
-        kinds.append(found.kind)
+    kinds = [limit(Evidence(_noisy(served, seed, 0.2), machines=(machine(),))).kind for seed in range(100)]
     assert kinds.count(wrong) <= 1
 
 
@@ -381,6 +397,20 @@ def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
         assert evidence.requests_in_router == 12.0
     if "is slow" in words:
         assert evidence.slow_router is not None
+
+
+@given(evidences())
+def test_no_limit_of_steps_is_named_while_requests_wait_and_none_runs(evidence: Evidence) -> None:
+    """What limited earlier steps does not explain why there are none now; a share of the time is counted."""
+    found = limited_by(evidence)
+    if found is None:
+        return
+    window = [poll for poll in evidence.polls if poll.at >= evidence.polls[-1].at - WINDOW_S - 0.5]
+    last, words = window[-1], found.words
+    if "none runs" in words or found.kind in {LimitKind.BANDWIDTH, LimitKind.DECODE}:
+        assert ("none runs" in words) is bool(last.waiting and not last.running)
+    if (queue := re.search(r"a queue only part of the time \((\d+) %\)", words)) is not None:
+        assert round(100 * sum(bool(poll.waiting) for poll in window) / len(window)) == int(queue[1])
 
 
 @given(evidences())

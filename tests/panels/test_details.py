@@ -68,6 +68,10 @@ def test_no_figure_of_a_backend_is_left_out(parallel: Snapshot, size: tuple[int,
     assert len(re.findall(r"(?m)^.*\b[01] +\d+ +\d+ .*%.*%", text)) == 2
     basis = r"a request gets [\d.]+(, alone ≤\d+)? tok/s \(\d+ s\)"
     assert re.search(basis, text), "a request's rate is not of the 10 s beside the section"
+    quiet = replace(view, tpot=Latency(), itl=Latency(), roofline_tps=107.0)
+    text = text_of(rows_of(replace(parallel, backends=(quiet,)), "backend", quiet.name, size))
+    assert "alone ≤107 tok/s" in text
+    assert "a request gets" not in text
 
 
 def test_an_engine_at_rest_has_no_size_of_a_step(parallel: Snapshot) -> None:

@@ -659,7 +659,9 @@ def _why_lost_is_unknown(
         return "the split is uneven on purpose"
     if not has_counts:
         return "there is no load"
-    return "the backends differ in speed" if len(pace.own) > 1 else "step times are not known yet"
+    if len(pace.own) > 1:
+        return "the backends differ in speed"
+    return "there is no measure yet of how much longer larger batches take"
 
 
 def _rhythm_says_most(swing: Swing | None, met: frozenset[str]) -> bool:

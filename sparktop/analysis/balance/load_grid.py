@@ -21,7 +21,7 @@ from sparktop.model.series import LATE, Series
 MISSING_IN_A_ROW = 0.25
 """Share of the backends that may lack a sample in a slot; each gets the load that it would have under an even
 split."""
-_SILENT_S = 5.0
+SILENT_S = 5.0
 """A backend has left if its newest sample is older than this (or than 4 steps, if that is more)."""
 _BREAK_S = 10.0
 """After a longer gap the history starts again: samples before it do not describe those after it."""
@@ -184,7 +184,7 @@ def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> 
     alike = [
         samples
         for samples in points
-        if len(samples.times) > 1 and now_s - samples.times[-1] <= _SILENT_S + window_s / 4
+        if len(samples.times) > 1 and now_s - samples.times[-1] <= SILENT_S + window_s / 4
     ]
     longest = max((len(samples.times) for samples in alike), default=0)
     if len(alike) <= _PAIR or min(len(samples.times) for samples in alike) >= _NEARLY_ALL * longest:
@@ -228,7 +228,7 @@ def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float, thin:
     Of each `thin` slots only one is kept, the last one of those with the most samples. None with fewer than
     two backends that still answer at `now_s`.
     """
-    silence = max(_SILENT_S, 4 * step)
+    silence = max(SILENT_S, 4 * step)
     answering = [samples for samples in points if samples.times and now_s - samples.times[-1] <= silence]
     silent_now = [samples for samples in points if samples.times and now_s - samples.times[-1] > silence]
     if len(answering) < 2:  # noqa: PLR2004 - balance is between two

@@ -405,7 +405,7 @@ def weigh_requests(balance: Balance, shares: RequestShares | None, *, all_told: 
     reasons = (*balance.reasons[:1], sentence, *balance.reasons[1:])
     if word in {BalanceWord.OSCILLATING, BalanceWord.STARVED, BalanceWord.UNEVEN}:
         return replace(updated, reasons=reasons)
-    if word is BalanceWord.IDLE or not (all_told or _is_full_window(balance)):
+    if word is BalanceWord.IDLE or not (all_told or is_full_window(balance)):
         return replace(updated, reasons=(*balance.reasons, sentence))
     load, total = balance.mean_load.get(shares.most), balance.mean_total
     if load is None or total is None or load < _LOADED * shares.fair * total:
@@ -424,7 +424,7 @@ def weigh_requests(balance: Balance, shares: RequestShares | None, *, all_told: 
     )
 
 
-def _is_full_window(balance: Balance) -> bool:
+def is_full_window(balance: Balance) -> bool:
     """Return whether enough time was observed and few samples are missing.
 
     Where this holds, a verdict of "unknown" can only be due to low load.
@@ -492,6 +492,7 @@ def ratio_text(parts: Mapping[str, float]) -> str:
 
 _MOST = 4
 """Most backends that are named in a sentence."""
+_UNCOUNTED = "not every backend counts all its requests"
 
 
 class RuleCheck(Struct, frozen=True):
@@ -580,6 +581,7 @@ def enough_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "needed: 8 × the median E2E, as a swing lasts about two of them, and at least 45 s; then two "
             "judgements must agree",
             "s",
+            shown="time without interruption",
         ),
         RuleCheck(
             "enough",
@@ -625,6 +627,16 @@ def _swing_conditions(balance: Balance, size: float) -> tuple[tuple[bool, str], 
     )
 
 
+def _known(balance: Balance, figure: float | None) -> tuple[bool, str]:
+    """Return the condition that a figure of the loads is known, with the one reason why it is not."""
+    why = "too few samples with load" if balance.mean_total else "there is no load"
+    if balance.is_slow:
+        why = "samples are too seldom to see a swing"
+    elif balance.looks_apart_ms is None:  # loads were not compared
+        why = next(iter(balance.reasons), "")
+    return figure is not None, why
+
+
 def _moves_condition(balance: Balance) -> tuple[bool, str]:
     z, factor, swing = balance.dispersion_z, balance.variance_factor, balance.swing
     moving = None if z is None or factor is None or swing is None else z * factor * swing.moving_share
@@ -663,6 +675,7 @@ def rhythm_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             f"{raised and f'; here only from {least:g} on, as {raised}'}",
             digits=1,
             but=_first_unmet(
+                _known(balance, swing.score),
                 (returns, "loads do not come back after a period"),
                 _moves_condition(balance),
                 _polled_together_condition(balance, apart_s),
@@ -703,6 +716,7 @@ def turns_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             digits=2,
             shown="to-and-fro score",
             but=_first_unmet(
+                _known(balance, balance.turning_spread),
                 (turned >= least, f"turns from full to empty: {turned}, {least:g} are needed"),
                 (back, "no backend went from full to empty and back"),
                 *_swing_conditions(balance, size),
@@ -720,7 +734,8 @@ def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     requests in the group.
     """
     split = balance.convoys
-    missing, times = "no burst was seen, as the number of requests hardly changes", CONVOY_TIMES
+    never = "no burst was seen, as the number of requests never fell to half"
+    missing, times = _first_unmet(_known(balance, balance.dispersion_z), (False, never)), CONVOY_TIMES
     if split is not None:
         since_s, part, chance = split.since_part_s, split.part_chance, split.chance
         times = min(split.full_times, split.part_times)
@@ -756,8 +771,13 @@ def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
 def herds_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     """Return the check for herds: requests of one moment go to one backend, later requests to another."""
     arrivals = balance.arrivals
-    missing, rare = "the backends do not count their requests, or too few came", ""
-    within = "half of the median E2E"
+    within, rare = "half of the median E2E", ""
+    missing = _first_unmet(
+        _known(balance, balance.dispersion_z),
+        (balance.e2e_s is not None, "the E2E is not known"),
+        (balance.requests is not None, _UNCOUNTED),
+        (False, f"too few stretches of {within} had several requests"),
+    )
     if arrivals is not None:
         within = short_seconds(arrivals.piece_s)
         rare = f"times that one got far more: {arrivals.herds}, {HERDS} are needed"
@@ -804,7 +824,7 @@ def drained_checks(balance: Balance) -> tuple[RuleCheck, ...]:
 def _starving_checks(balance: Balance, percent: float | None) -> tuple[RuleCheck, ...]:
     """Return the checks of starving; `percent` is the share of the time with an empty backend."""
     shares, z, loaded = balance.starved_percent, balance.dispersion_z, balance.loaded_percent
-    names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:_MOST]) or "–"
+    names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:_MOST])
     more = f" · and {len(shares) - _MOST} more" if len(shares) > _MOST else _newest_words(shares, percent)
     question = "Do uneven loads cost throughput?"
     return (
@@ -814,10 +834,11 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[RuleCheck
             "nearly empty",
             percent,
             100 * STARVED_SHARE,
-            f"nearly empty while another had more than its share: {names} of the time{more}",
+            f"nearly empty while another had more than its share{names and f': {names} of the time{more}'}",
             "%",
             shown="time with one nearly empty",
             but=_first_unmet(
+                _known(balance, percent),
                 (z is not None and z >= STARVED_Z, "chance alone leaves one empty now and then"),
                 (loaded is not None and loaded >= 100 * LOADED_SHARE, "there are too few requests"),
             ),
@@ -865,6 +886,7 @@ def ahead_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             f"how far the mean load of {balance.skew_backend or 'the fullest'} is above its even share",
             "%",
             but=_first_unmet(
+                _known(balance, balance.skew),
                 (steady is not None and steady >= STEADY, "the lead moves too much: a swing, or chance"),
                 (changes is not None and changes <= SKEW_CHANGES, "another one overtakes it"),
                 (
@@ -885,7 +907,7 @@ def requests_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     failed_texts = [f"{name} {number:.0f}" for name, number in balance.errors.items() if number]
     failures = f"; failed: {' · '.join(failed_texts[:_MOST])}" if failed_texts else ""
     counted = (
-        "not every backend counts all its requests"
+        "the part of the fullest, by the backends' own counts"
         if balance.requests is None
         else f"share of {busiest or 'none'} in {balance.requests:,} requests of {balance.window_s:.0f} s, "
         "by the backends' own counts"
@@ -902,6 +924,7 @@ def requests_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "%",
             shown="largest share of requests",
             but=_first_unmet(
+                (balance.requests is not None, _UNCOUNTED),
                 ((balance.requests or 0) >= FEWEST_REQUESTS, "too few requests were counted"),
                 (chance is not None and chance <= CHANCE_LIMIT, "random routing can send as many"),
             ),

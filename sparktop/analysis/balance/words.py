@@ -10,7 +10,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack
+from sparktop.analysis.balance.load_grid import SILENT_S, GroupLoad, LoadGrid, LoadTrack
 from sparktop.analysis.balance.rules import RANDOM_Z, SHORTEST_S, SKEW, STEADY, are_herds
 from sparktop.model.balance import Balance, BalanceWord, short_seconds
 
@@ -43,13 +43,11 @@ _NO_ROUTER = (
 def needs_more_sentence(needed_s: float, grid: LoadGrid, e2e_s: float | None) -> str:
     """Return the sentence that says how many seconds of samples are needed, how many there are, and why.
 
-    When a verdict is expected is `Balance.known_in_s`: two evaluations must agree. If the samples count only
-    since a backend came back, the sentence names it.
+    When a verdict is expected is `Balance.known_in_s`: two evaluations must agree.
     """
     why = "" if e2e_s is None or needed_s <= SHORTEST_S else f", 8 × the median E2E of {short_seconds(e2e_s)}"
     watched_s = min(round(grid.span_s), round(needed_s) - 1)
-    anew = f"; watched anew since {grid.returned} came back {grid.span_s:.0f} s ago" if grid.returned else ""
-    return f"watched for {watched_s} s: a verdict takes at least {needed_s:.0f} s{why}{anew}"
+    return f"watched for {watched_s} s: a verdict takes at least {needed_s:.0f} s{why}"
 
 
 def may_be_drift_sentence(wanted_s: float, grid: LoadGrid) -> str:
@@ -80,7 +78,7 @@ def nothing_to_compare_sentence(tracks: Sequence[LoadTrack], now_s: float) -> st
     recent = [
         track.name
         for track in tracks
-        if not all(map(math.isnan, track.running)) and now_s - track.times_s[-1] <= _FLAT_S / 10
+        if not all(map(math.isnan, track.running)) and now_s - track.times_s[-1] <= SILENT_S
     ]
     if len(recent) < _PAIR:
         whose = f"only {recent[0]} reports its load now" if recent else "none reports its load now"
@@ -120,7 +118,8 @@ def reasons(
         sentences += [*_cost_sentences(result), *_unequal_speed_sentence(result)]
     if word not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}:
         sentences += _free_slot_sentence(result.free_slot_percent, result.window_s)
-    return (*sentences, *_absent_sentences(grid))
+    anew = [f"watched anew since {grid.returned} came back {grid.span_s:.0f} s ago"] if grid.returned else []
+    return (*sentences, *(anew if word is BalanceWord.UNKNOWN else []), *_absent_sentences(grid))
 
 
 def follows_keys(strategy: str | None) -> bool:

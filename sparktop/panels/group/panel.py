@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 
+from msgspec.structs import replace
+
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance.rules import RHYTHM_TURN, RuleCheck
 from sparktop.graphics import numbers
@@ -307,7 +309,9 @@ def answer_rows(balance: Balance, width: int) -> list[Row]:
     for enough, group in groupby(answered, key=lambda answer: answer[0].code == "enough"):
         title = "can it be judged?" if enough else "what was found"
         rows.append(heading(title, "" if rows else _SIGN_WORDS, width))
-        rows += [row for check in group for row in (*_answer_head(check, width), *_rule_rows(check, width))]
+        for check, answer in group:
+            told = replace(check, but="") if check.but in balance.reasons else check  # it stands above
+            rows += [*_answer_head((told, answer), width), *_rule_rows((told, answer), width)]
     return rows
 
 

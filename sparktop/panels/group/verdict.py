@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from sparktop.analysis.balance.rules import LIFETIMES, LOOKS_APART_S
@@ -215,7 +214,7 @@ def _window_pieces(balance: Balance) -> list[Row]:
         pending = balance.word is BalanceWord.UNKNOWN or left_s is not None
         verb = "watched " if pending else "judged over "
         if left_s is not None:  # later than the time observed is long enough: two judgements must agree
-            verb, words = "verdict ", f" in {math.ceil(left_s)} s"
+            verb, words = "verdict ", f" in {balance.known_in_words}"
         share = watched_s / balance.needed_s
         pieces.append([label(verb), *bar_runs(share, _WINDOW_BAR, "generation"), figure(words)])
         if balance.e2e_s is not None and balance.needed_s == LIFETIMES * balance.e2e_s:

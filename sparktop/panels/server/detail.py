@@ -444,11 +444,15 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     after: Row = label_row(*percent_run(percent), figure(numbers.count(read, 6)), " GB/s read")
     per_token = view.tpot if view.tpot.count else view.itl
     stream = 1 / per_token.mean_s if per_token.mean_s else None
-    limit_words = "" if limit is None else f", alone ≤{numbers.rate(limit, 4).strip()}"
+    known = [
+        f"{of}{numbers.rate(rate, 4).strip()}"
+        for of, rate in (("a request gets ", stream), ("alone ≤", limit))
+        if rate is not None
+    ]
     # Its time is that of the latencies, not that of the rates.
-    time = f" ({per_token.window_s:.0f} s)" if per_token.window_s else ""
-    each = label_row("a request gets ", figure(numbers.rate(stream, 4).strip()), f"{limit_words} tok/s{time}")
-    return [percent_bar("memory", percent, "load", after, width, 30), each]
+    time = "" if stream is None else f" ({per_token.window_s:.0f} s)"
+    each = f"{', '.join(known)} tok/s{time}" if known else ""
+    return [percent_bar("memory", percent, "load", after, width, 30), [(each, "text")]]
 
 
 def _finished_rows(view: BackendView, width: int) -> list[Row]:

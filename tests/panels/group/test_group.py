@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -317,7 +318,37 @@ def test_unknown_says_why() -> None:
         early, known_in_s=36.4, reasons=("watched for 14 s: a verdict takes at least 45 s", "and so on")
     )
     assert row_text(verdict_line(pending, 76)).endswith(" in 37 s")
+    for needed_s, left_s, words in ((153.0, 97.2, "2 min"), (170.0, 111.0, "2 min"), (120.0, 41.0, "60 s")):
+        moving = replace(pending, needed_s=needed_s, known_in_s=left_s)
+        assert row_text(verdict_line(moving, 76)).endswith(f" in about {words}"), "it grows with the E2E"
     assert [row_text(row) for row in reason_rows(pending, 76)] == ["· and so on"]
+
+
+@pytest.mark.parametrize(
+    ("known", "code", "reason"),
+    [
+        ({"looks_apart_ms": None, "e2e_s": 9.0, "reasons": ("one is alone",)}, "rhythm", "one is alone"),
+        ({"looks_apart_ms": None, "e2e_s": 9.0, "reasons": ("one is alone",)}, "convoys", "one is alone"),
+        ({"mean_total": 0.0}, "starved", "there is no load"),
+        ({"dispersion_z": 1.0}, "convoys", "no burst was seen, as the number of requests never fell to half"),
+        ({"dispersion_z": 1.0}, "herds", "the E2E is not known"),
+        ({"dispersion_z": 1.0, "e2e_s": 19.0}, "herds", "not every backend counts all its requests"),
+        ({"dispersion_z": 1.0, "e2e_s": 19.0}, "requests", "not every backend counts all its requests"),
+        (
+            {"dispersion_z": 1.0, "e2e_s": 19.0, "requests": 168},
+            "herds",
+            "too few stretches of half of the median E2E had several requests",
+        ),
+    ],
+)
+def test_what_is_unknown_has_the_reason_that_holds(known: dict[str, Any], code: str, reason: str) -> None:
+    """A figure that was not measured fails no condition; where none was, one reason stands."""
+    given = {"looks_apart_ms": 5.0, "mean_total": 20.0, **known}
+    balance = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, **given)
+    assert next(check.but for check, _ in answers(balance) if check.code == code) == reason
+    rows = [row_text(row) for row in evidence_screen(balance, traced("shuffle-c64"), 160, 60)]
+    assert "".join(rows).count("one is alone") == (reason == "one is alone")
+    assert not any("– of the time" in row for row in rows)
 
 
 def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> None:
