@@ -747,8 +747,8 @@ def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepFit, flat: float 
     step = f"a step takes {1000 * step_s:.0f} ms with {_requests_text(batch)} on average"
     if read is not None and percent:
         value, limit, unit = read, 100 * read / percent, "GB/s"
-        where = " on each machine" if evidence.spans > 1 else ""
-        parts.append(f"{reads_words(value, limit)}{where}")
+        where = " over all DP ranks" if evidence.cores > 1 else " on each machine"
+        parts.append(f"{reads_words(value, limit)}{where if evidence.spans > 1 else ''}")
     if flat is not None:
         parts.append(step)
     if not parts:

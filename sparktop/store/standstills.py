@@ -26,7 +26,7 @@ from sparktop.analysis.stall import (
     rdma_mb_per_s,
     reason_of_standstill,
 )
-from sparktop.model.event import Event, Progress, ProgressView, Severity, Values
+from sparktop.model.event import Event, Phase, Progress, ProgressView, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.node import GpuReading, NodeSample
 from sparktop.model.series import drop_older, known_max
@@ -37,8 +37,8 @@ from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.node import NodeTrack
 from sparktop.store.sources import SourceKey
 
-STUCK_ALERT, BLOCKED = "stuck", "blocked"
-"""Names of the alerts: an engine without progress, and requests that wait while none runs."""
+STUCK_ALERT, BLOCKED, _PAUSED = "stuck", "blocked", "paused"
+"""Names of the alerts: an engine without progress, and requests that wait while none runs; of the event."""
 NOTED_S = 15.0
 """A standstill of at least so many seconds leaves an event, and requests that wait so long while none runs
 are an alert."""
@@ -98,6 +98,15 @@ class _Standing(Struct):
     """Time of the last progress before it."""
     held: float = 0.0
     """Requests that the backend held when it was last judged."""
+    is_noted: bool = False
+    """Whether an event has told that it stands still."""
+
+    def words(self, span: str = "") -> str:
+        """Return "no progress with 2 requests"; `span` follows "progress"."""
+        count = self.held
+        return f"no progress{span}" + (
+            f" with {count:.0f} request{'' if count == 1 else 's'}" if count else ""
+        )
 
 
 class Standstills:
@@ -133,6 +142,7 @@ class Standstills:
                 continue
             nodes_asked.update(track.view.nodes)
             self._judge_and_show(name, track, machines, alerts, when)
+            events += self._note_long_step(name, when)
         self.nodes_asked = frozenset(nodes_asked)
         return events
 
@@ -172,7 +182,7 @@ class Standstills:
         if waits and idle_clock.seconds < FACT_S:
             word = Progress.STILL
         if word is Progress.MOVING:
-            standing.view = standing.since = None
+            standing.view, standing.since, standing.is_noted = None, None, False
             track.show_progress(None)
             for alert in (STUCK_ALERT, BLOCKED):
                 alerts.clear(f"{key.label}:{alert}", when)
@@ -217,13 +227,25 @@ class Standstills:
         elif not waits:
             alerts.clear(blocked_id, when)
 
+    def _note_long_step(self, name: str, when: Instant) -> list[Event]:
+        """Return an event in a list once a step has become long: there is no alert about it for long."""
+        standing, key = self._standing[name], SourceKey.backend(name)
+        view = standing.view
+        is_long = view is not None and view.word is Progress.LONG_STEP and view.seconds >= NOTED_S
+        if view is None or not is_long or standing.is_noted:
+            return []
+        standing.is_noted = True
+        text = ": ".join(filter(None, (standing.words(), view.why)))
+        begun = Event(when.wall, Severity.INFO, name, text, view.evidence, when.at, f"{key.label}:{_PAUSED}")
+        return [replace(begun, phase=Phase.BEGIN, duration_s=view.seconds)]
+
     def _end_standstill(
         self, name: str, track: BackendTrack, alerts: ActiveAlerts, when: Instant
     ) -> list[Event]:
         """End the standstill of a backend that makes progress again, or holds no request any more."""
         standing, key, idle_clock = self._standing[name], SourceKey.backend(name), track.standstill
-        view, since = standing.view, standing.since
-        standing.view = standing.since = None
+        view, since, is_noted = standing.view, standing.since, standing.is_noted
+        standing.view, standing.since, standing.is_noted = None, None, False
         track.show_progress(None)
         if view is None or since is None:
             return []
@@ -231,17 +253,18 @@ class Standstills:
         held_alerts = [alert for alert in map(alerts.get, alert_ids) if alert is not None]
         starts = [since.at, *(alert.since_s for alert in held_alerts if alert.since_s)]
         stood_s = max(view.seconds, idle_clock.moved_at - min(starts))
-        count = standing.held
-        requests = f" with {count:.0f} request{'' if count == 1 else 's'}" if count else ""
         after = "then went on" if idle_clock.went_on else "then its requests were gone"
-        message = f"no progress for {stood_s:.0f} s{requests}, {after}"
+        message = f"{standing.words(f' for {stood_s:.0f} s')}, {after}"
         for alert in held_alerts:
             alerts.clear(alert.id, when, message, timed=False)
         if held_alerts or stood_s < NOTED_S:
             return []
-        text = f"{message}: {view.why}" if view.why else message
-        about = f"{key.label}:paused"
-        return [Event(when.wall, Severity.INFO, name, text, view.evidence, when.at, about)]
+        text, about = (
+            message if is_noted or not view.why else f"{message}: {view.why}",
+            f"{key.label}:{_PAUSED}",
+        )
+        phase = Phase.END if is_noted else None
+        return [Event(when.wall, Severity.INFO, name, text, view.evidence, when.at, about, phase, stood_s)]
 
 
 class _Machines:

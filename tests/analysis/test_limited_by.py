@@ -82,6 +82,18 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Is.BANDWIDTH,
         "a step takes 65 ms with 15 requests on average; 32 of 48 slots free",
     ),
+    "reads of two DP ranks on two machines are a sum": (
+        Served(swing=16),
+        {"spans": 2, "cores": 2, "read_gb_per_s": 431.0, "read_percent": 79.0},
+        Is.BANDWIDTH,
+        "reads 431 of 546 GB/s over all DP ranks",
+    ),
+    "those of one engine are of each machine": (
+        Served(swing=16),
+        {"spans": 2, "read_gb_per_s": 199.0, "read_percent": 73.0},
+        Is.BANDWIDTH,
+        "reads 199 of 273 GB/s on each machine",
+    ),
     "prompts take 60 % of the time": (Served(prompt_tokens=3000.0), {}, Is.PREFILL, ""),
     "an idle GPU and a full core": (
         Served(),

@@ -151,10 +151,16 @@ def test_a_long_step_is_a_fact_and_an_event() -> None:
     assert (
         "long step: no progress for 180 s (GPU works: load 96 % at 46 W, 2405 MHz)" in world.server.state_rule
     )
+    begun = (
+        Phase.BEGIN,
+        Severity.INFO,
+        "no progress with 11 requests: GPU works: load 96 % at 46 W, 2405 MHz",
+    )
+    assert world.told("paused") == [begun]
     world.run(1, HELD, WORKING, moving=True)
     assert world.told("stuck") == []
-    said = "no progress for 181 s with 11 requests, then went on: GPU works: load 96 % at 46 W, 2405 MHz"
-    assert world.told("paused") == [(None, Severity.INFO, said)]
+    said = "no progress for 181 s with 11 requests, then went on"
+    assert world.told("paused") == [begun, (Phase.END, Severity.INFO, said)]
 
 
 @pytest.mark.parametrize(
