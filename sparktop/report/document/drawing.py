@@ -205,19 +205,16 @@ class Frame(Struct, frozen=True):
                 yield svg.line(2, y - 4, 18, y - 4, class_=kind)
             yield svg.text(short_names([words], NOTE_CELLS)[0], 24, y)
 
-    def names(
-        self, ends: Sequence[tuple[str, float, float]], numbers: Sequence[int] | None = None
-    ) -> Iterator[str]:
+    def names(self, ends: Sequence[tuple[str, float, float]], numbers: Sequence[int]) -> Iterator[str]:
         """Yield the names of curves as SVG, each beside the end of its curve at the right of the plot.
 
         `ends` has (name, horizontal value, vertical value) of the last point of each curve. `numbers` are the
-        curves' series numbers, which determine the colours; by default 0, 1, 2 and so on.
+        curves' series numbers, which determine the colours.
         """
         points = [(self.x(x), self.y(y)) for _, x, y in ends]
         moved = spread([y for _, y in points], _NAMES_APART, TOP + 4, self.bottom - 2)
-        numbered = range(len(ends)) if numbers is None else numbers
         names = [name for name, _, _ in ends]
-        places = zip(numbered, names, short_names(names), points, moved, strict=True)
+        places = zip(numbers, names, short_names(names), points, moved, strict=True)
         for number, name, short_name, (x, y), moved_y in places:
             words = svg.text(short_name, self.right + 4, moved_y + 4, class_="label")
             lead = svg.line(x + 6, y, self.right + 2, moved_y, class_="lead")

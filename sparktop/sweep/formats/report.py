@@ -526,15 +526,12 @@ def effort_words(result: SweepResult) -> str:
     """Return the planned size of a level as text: its number of runs, or its duration in seconds."""
     plan = result.plan
     or_more = " or more" if (result.slo or result.capacity) and plan.runs is not None else ""
-    return f"{_planned_effort(plan)}{or_more}"
-
-
-def _planned_effort(plan: PlanResult) -> str:
-    if plan.mode in {LoadMode.OPEN, LoadMode.AGENTS} and plan.trace is None and plan.duration_s is not None:
-        return f"{'?' if plan.runs is None else plan.runs} × {plan.duration_s:g} s a level"
+    words = "? runs a level" if plan.runs is None else runs_words(plan.runs, more_runs=plan.more_runs)
     if plan.runs is None and plan.duration_s is not None:
-        return f"{plan.duration_s:g} s or more a level"
-    return "? runs a level" if plan.runs is None else runs_words(plan.runs, more_runs=plan.more_runs)
+        words = f"{plan.duration_s:g} s or more a level"
+    if plan.mode in {LoadMode.OPEN, LoadMode.AGENTS} and plan.trace is None and plan.duration_s is not None:
+        words = f"{'?' if plan.runs is None else plan.runs} × {plan.duration_s:g} s a level"
+    return f"{words}{or_more}"
 
 
 def _target_tables(result: SweepResult) -> Iterator[Section]:
