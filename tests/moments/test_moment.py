@@ -171,7 +171,7 @@ def test_damage_and_gaps_are_found(recorded: Recorded, tmp_path: Path) -> None:
     [
         (0, 60, None, ""),
         (100, 60, None, "it was cut off"),
-        (100, 0, None, "it is still written, or was cut off a moment ago"),
+        (100, -60, None, "it is still written, or was cut off a moment ago"),
         (100, 60, 80, ""),
     ],
     ids=["ended", "cut", "cut now", "before the cut"],

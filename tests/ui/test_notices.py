@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 
 import pytest
@@ -81,7 +82,9 @@ async def test_notices_in_front_of_a_dialog_leave_nothing_behind_it() -> None:
                 await pilot.pause()
                 (shown,) = app.screen.query(Toast)
                 assert str(shown.render()) == f"{place} {number}"
-                assert app.screen.get_widget_at(0, 23)[0] is shown
+                async with asyncio.timeout(300):
+                    while app.screen.get_widget_at(0, 23)[0] is not shown:  # it is laid out in a later turn
+                        await pilot.pause()
 
 
 async def test_a_notice_that_expires_as_it_is_shown_does_not_stop_the_screen() -> None:
