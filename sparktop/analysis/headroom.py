@@ -124,8 +124,8 @@ def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Trend | Non
     steps = [step for run in runs for step in run]
     if len(steps) < LEAST_STEPS:
         return None
-    span_s, change = map(sum, zip(*steps, strict=True))
-    pace = change / span_s
+    change = sum(step_change for _, step_change in steps)
+    pace = change / sum(step_s for step_s, _ in steps)
     excess = [[step_change - pace * step_s for step_s, step_change in run] for run in runs]
     squares = sum(deviation * deviation for run in excess for deviation in run)
     together = sum(deviation * other for run in excess for deviation, other in pairwise(run))
@@ -137,8 +137,9 @@ def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Trend | Non
         for stretch in stretches
         for (earlier_at, earlier), (later_at, later) in combinations(stretch, 2)
     )
-    newest_s, newest_change = map(sum, zip(*steps[-max(1, len(steps) // 3) :], strict=True))
-    if slope * change <= 0 or newest_change / newest_s / slope < _GOES_ON:
+    newest = steps[-max(1, len(steps) // 3) :]
+    newest_pace = sum(step_change for _, step_change in newest) / sum(step_s for step_s, _ in newest)
+    if slope * change <= 0 or newest_pace / slope < _GOES_ON:
         return None
     (first_at, _), (last_at, _) = stretches[0][0], stretches[-1][-1]
     return Trend(slope, last_at - first_at)

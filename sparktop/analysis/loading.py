@@ -347,10 +347,13 @@ def _machine_of(
 ) -> _LoadingMachine:
     """Return what a machine shows of a start."""
     loads = sample.workloads
-    engine = "" if view.start_memory is None else view.start_memory.process.engine or ""
-    listed, local = () if loads is None else loads.processes, machine.name == loading.node
+    processes = [] if loads is None else list(loads.processes)
     # A process ID holds on the server's own machine only; elsewhere its ranks are known by their engine.
-    processes = [row for row in listed if (row.server == loading.pid if local else row.engine == engine)]
+    if machine.name == loading.node:
+        processes = [process for process in processes if process.server == loading.pid]
+    else:
+        engine = "" if view.start_memory is None else view.start_memory.process.engine or ""
+        processes = [process for process in processes if process.engine == engine]
     pids = {process.pid for process in processes}
     gpus = [  # one whose processes are not listed may be its own
         gpu
@@ -397,8 +400,10 @@ def _finding(
     several = len(machines) > 1
     rdma = rdma_mb_per_s(machine.sample for machine in machines) if several else None
     line = gpu_words([replace(gpu, clock_mhz=None) for gpu in gpus], "") or "its GPU not used yet"
-    line += f", CPU {cpu_percent:.0f} %" if cpu_percent is not None else ""
-    line += f", RDMA {rdma:.1f} MB/s" if rdma is not None else ""
+    if cpu_percent is not None:
+        line += f", CPU {cpu_percent:.0f} %"
+    if rdma is not None:
+        line += f", RDMA {rdma:.1f} MB/s"
     rows = [("looked at", "GPU memory, own memory, disk, file cache, links, swap, compilers, CPU, GPU power")]
     if past_s:
         rows.append(("this phase last time", f"{minutes(past_s)} min, judged from {_LONGER:g} times that on"))

@@ -245,13 +245,13 @@ class MachinesCompared:
         for view in group.machines:
             clock, load = paces[view.name]
             key = f"sm-clock/{view.name}"
-            if clock < (_AS_FAST_SHARE if key in shown_keys else SLOWER_SHARE) * top_mhz:
-                line = (
-                    f"SM clock {clock:.0f} MHz on {view.name}, {top_mhz:.0f} on {best}, at {load:.0f} % load"
-                )
-                slower = _finding(group, view, Fact(key, "SM clock"), line)
-                why = (("why", view.speed.reason),) if view.speed.reason else ()
-                yield {view.name}, replace(slower, fix=view.speed.fix or slower.fix, evidence=why)
+            slower_share = _AS_FAST_SHARE if key in shown_keys else SLOWER_SHARE
+            if clock >= slower_share * top_mhz:
+                continue
+            line = f"SM clock {clock:.0f} MHz on {view.name}, {top_mhz:.0f} on {best}, at {load:.0f} % load"
+            slower = _finding(group, view, Fact(key, "SM clock"), line)
+            why = (("why", view.speed.reason),) if view.speed.reason else ()
+            yield {view.name}, replace(slower, fix=view.speed.fix or slower.fix, evidence=why)
 
 
 def _pace(view: NodeView, at: float) -> tuple[float, float] | None:

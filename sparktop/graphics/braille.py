@@ -205,12 +205,12 @@ def _stack_heights(lower: GraphValues, upper: GraphValues, height: int, top: flo
         bases, tops, _heights_in_dots(bases, dots, top), _heights_in_dots(totals, dots, top), strict=True
     )
     result: list[tuple[int, int]] = []
-    for a, b, low, both in heights:
-        if a is not None and (not b or b <= little * a):
+    for lower_value, upper_value, low, both in heights:
+        if lower_value is not None and (not upper_value or upper_value <= little * lower_value):
             result.append((both, both))
-        elif not a:
+        elif not lower_value:
             result.append((0, both))
-        elif is_low and (b or 0.0) <= a:
+        elif is_low and (upper_value or 0.0) <= lower_value:
             result.append((low, both))
         else:  # at least one dot of the upper area
             high = both if both > low else min(dots, low + 1)

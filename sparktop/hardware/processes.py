@@ -667,9 +667,11 @@ def read_guard(program: str, arguments: Sequence[str], root: Path) -> MemoryGuar
     processes.
     """
     if program == _OOMD:
-        files = [path for name in _OOMD_FILES for path in sorted(root.glob(name))[:_MOST_NAMES]]
-        limits = [limit for path in files for limit in _OOMD_LIMIT.findall(read_small(str(path)) or b"")]
-        limit_percent = min(100.0, float(limits[-1])) if limits else _OOMD_PERCENT
+        limit_percent = _OOMD_PERCENT
+        for pattern in _OOMD_FILES:
+            for path in sorted(root.glob(pattern))[:_MOST_NAMES]:
+                for limit in _OOMD_LIMIT.findall(read_small(str(path)) or b""):  # the last one holds
+                    limit_percent = min(100.0, float(limit))
         return MemoryGuard(_OOMD, 100.0 - limit_percent, None, 100.0 - limit_percent)
     if program != _EARLYOOM:
         return None

@@ -112,8 +112,8 @@ class ServerLimits:
             verdict = _said_of(splits.get(name))
             if verdict != judged.split:
                 judged.judged_at = -math.inf
-            word = verdict and verdict[0]
-            if word is not (judged.split and judged.split[0]):
+            word, word_before = verdict and verdict[0], judged.split and judged.split[0]
+            if word is not word_before:
                 judged.next_kind = None
                 explained = word is not None and word not in _AT_EASE
                 if judged.limit is not None and (explained or judged.limit.kind in _OF_THE_SPLIT):

@@ -564,28 +564,27 @@ class KnownGpus:
             _gpu_key(gpu.index, gpu.uuid): LostGpu(gpu.index, gpu.name, gpu.uuid) for gpu in sample.gpus
         }
         indices_of_new = {gpu.index for key, gpu in present.items() if key not in self._known}
-        self._known = {
-            key: gpu for key, gpu in self._known.items() if key in present or gpu.index not in indices_of_new
-        } | present
+        for key, gpu in [*self._known.items()]:
+            if key not in present and gpu.index in indices_of_new:  # another one is in its place
+                del self._known[key]
+        self._known |= present
         reported = {gpu.index: gpu for gpu in sample.gpus_lost}
         for gpu in reported.values():
             if not any(gpu.index == listed.index for listed in self._known.values()):
                 self._known[_gpu_key(gpu.index, gpu.uuid)] = gpu
         missing = {key: gpu for key, gpu in self._known.items() if key not in present}
         self._single &= missing.keys()
-        if present or reported:
-            self._single |= {key for key, gpu in missing.items() if present or gpu.index in reported}
-        else:
-            self._driver_gone_at = sample.at if self._driver_gone_at is None else self._driver_gone_at
+        self._single |= {key for key, gpu in missing.items() if present or gpu.index in reported}
         if present:
             self._driver_gone_at = None
-        note = _NOT_LISTED if present else sample.gpu_note
-        lost = (
-            LostGpu(
-                gpu.index, gpu.name, gpu.uuid, reported[gpu.index].reason if gpu.index in reported else note
-            )
-            for gpu in missing.values()
-        )
+        elif not reported and self._driver_gone_at is None:
+            self._driver_gone_at = sample.at
+        lost: list[LostGpu] = []
+        for gpu in missing.values():
+            reason = _NOT_LISTED if present else sample.gpu_note
+            if gpu.index in reported:
+                reason = reported[gpu.index].reason
+            lost.append(LostGpu(gpu.index, gpu.name, gpu.uuid, reason))
         return tuple(sorted(lost, key=lambda gpu: gpu.index))
 
     def judge(
@@ -615,7 +614,7 @@ class KnownGpus:
         self._alerted = single
         gone_id = f"{key.label}:gpus-gone"
         if lost and not sample.gpus and not single:
-            gone_s = when.at - (when.at if self._driver_gone_at is None else self._driver_gone_at)
+            gone_s = 0.0 if self._driver_gone_at is None else when.at - self._driver_gone_at
             severity = Severity.CRITICAL if gone_s >= RESTART_S else Severity.WARNING
             which = "its GPU does not answer" if len(lost) == 1 else f"none of its {len(lost)} GPUs answers"
             message = f"{which}: {lost[0].reason or 'the driver gives no reason'}"

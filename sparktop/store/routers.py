@@ -459,16 +459,13 @@ def _each_server_once(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
             other = _claim(servers, _server_key(server), index, is_current=is_current)
             if other is not None:
                 shared |= {other, index}
+    answered = [answer for answer in answered if answer[0] in shared]
     for index, fleet, is_ok in answered:
-        if index not in shared:
-            continue
         for node in fleet.nodes:
             is_current = is_ok and not node.down and node.at is not None
             _claim(nodes, node.name, index, is_current=is_current)
     result = [view.fleet for view in views]
     for index, fleet, _ in answered:
-        if index not in shared:
-            continue
         own_servers = tuple(server for server in fleet.servers if servers[_server_key(server)][1] == index)
         machines = tuple(machine for machine in fleet.nodes if nodes[machine.name][1] == index)
         left_out = len(fleet.servers) - len(own_servers)

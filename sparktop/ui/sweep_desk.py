@@ -363,10 +363,10 @@ class SweepDesk:
             lines += [f"{target.name}: {target.url}" for target in unknown]
             lines += ["They are not in the configuration and not on this machine.", ""]
         if foreign := others_load(plan, snapshot, announced_loads()):
-            lines += foreign
-            is_demo = snapshot is not None and snapshot.simulated
-            of_others = "A sweep slows these requests of others down, and they falsify its figures."
-            lines += ["The demo's own load pauses meanwhile." if is_demo else of_others, ""]
+            effect = "A sweep slows these requests of others down, and they falsify its figures."
+            if snapshot is not None and snapshot.simulated:
+                effect = "The demo's own load pauses meanwhile."
+            lines += [*foreign, effect, ""]
         if not lines:
             if note:
                 self.say(note)
@@ -374,9 +374,9 @@ class SweepDesk:
             return
         lines = [note, "", *lines] if note else lines
         lines.append(_question(plan, snapshot))
-        title, yes = (
-            ("sweep", "start the sweep") if plan.capacity is None else ("how many?", "start the search")
-        )
+        title, yes = "sweep", "start the sweep"
+        if plan.capacity is not None:
+            title, yes = "how many?", "start the search"
         self._app.push_screen(AskScreen(title, lines, yes=yes), lambda yes: start() if yes else None)
 
     def edit(self, selected: PanelKey | None) -> None:

@@ -289,9 +289,8 @@ def verdict(result: SweepResult, plan: Plan) -> int:
         tell("interrupted: the result holds what was done until then")
         return INTERRUPTED
     levels = [level for target in result.targets for level in target.levels]
-    if all(level.error is not None for level in levels) and all(
-        target.error is not None for target in result.targets
-    ):
+    errors = [*(level.error for level in levels), *(target.error for target in result.targets)]
+    if None not in errors:
         raise UnreachableError(result.stop_reason or "nothing was measured")
     if result.status != "done":
         tell(f"{(result.status or 'unfinished').replace('_', ' ')}: {result.stop_reason}")
@@ -304,7 +303,7 @@ def verdict(result: SweepResult, plan: Plan) -> int:
     refused = sum(level.error is not None for level in levels)
     if refused:
         tell(f"{refused} of {len(levels)} levels were refused by the server and have no figures")
-    bad |= bool(refused) and not plan.longest  # refusals are part of a search for the longest prompt
+        bad |= not plan.longest  # refusals are part of a search for the longest prompt
     shares = ((level, level.prompt_share) for level in levels)
     cut = [level for level, share in shares if share is not None and share < _LEAST_PROMPT_SHARE]
     if cut:
