@@ -200,7 +200,8 @@ def is_own(header: str | None, names: Collection[str]) -> bool:
         return True
     try:
         url_parts = urlsplit(f"//{header.strip()}")
-        host, _ = url_parts.hostname or "", url_parts.port
+        host = url_parts.hostname or ""
+        _ = url_parts.port  # raises ValueError if it is no number
     except ValueError:
         return False
     if url_parts.netloc != header.strip() or "@" in url_parts.netloc:
@@ -271,10 +272,8 @@ def _sha256_of(token: str) -> bytes:
 
 def _error_text(error: Exception) -> str:
     """Return the system's text for an error, without the error number and beginning in lower case."""
-    text = reason_of(error)
-    with suppress(AttributeError):
-        text = getattr(error, "reason", None) or text
-    return clean(str(text)[:1].lower() + str(text)[1:]) or type(error).__name__
+    text = str(getattr(error, "reason", None) or reason_of(error))  # errors of TLS have a reason
+    return clean(text[:1].lower() + text[1:])
 
 
 class Service(Struct, frozen=True):

@@ -187,6 +187,7 @@ def _wall_groups(
     by_group: dict[str, list[Stated]] = {}
     for server in servers:
         by_group.setdefault(server.server.group, []).append(server)
+    # A balance may have another name for the same servers: then it is found by one of them.
     groups = [
         _wall_group(name, members, balances.get(name) or by_member.get(members[0].server.name))
         for name, members in by_group.items()
@@ -199,12 +200,9 @@ def _wall_group(name: str, servers: Sequence[Stated], balance: Balance | None) -
     answering = [server.server for server in servers if server.is_current and server.state not in DOWN]
 
     def gravity(stated: Stated) -> tuple[float, ...]:
-        load = (
-            ()
-            if stated.state in DOWN or not stated.is_current
-            else (-(stated.server.waiting or 0.0), -(stated.server.running or 0.0))
-        )
-        return (stated.rank, *load)
+        if stated.state in DOWN or not stated.is_current:
+            return (stated.rank,)
+        return stated.rank, -(stated.server.waiting or 0.0), -(stated.server.running or 0.0)
 
     def total(figure_of: Callable[[WallServer], float | None]) -> Sum:
         """Return a sum over the servers, a lower bound where some are down or late, as in the top line."""
@@ -302,7 +300,10 @@ def counts_of(groups: Iterable[WallGroup]) -> dict[str, int]:
 
 
 def node_rank(state: str) -> int:
-    """Return the place of a machine's state in `NODE_GRAVITY`: 0 is the worst, and where it is unknown."""
+    """Return the place of a machine's state in `NODE_GRAVITY`: 0 is the worst.
+
+    A word that is not in it, of another version's recording, has 0 as well: it is not to be overlooked.
+    """
     return _NODE_RANKS.get(state, 0)
 
 

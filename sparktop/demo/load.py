@@ -138,10 +138,11 @@ class Driver:
         ):
             for number in range(self._scenario.load):
                 clients.create_task(self._client(session, number))
-            rests, restarts = self._scenario.rests, self._scenario.restarts
-            while rests is not None:
-                every_s, rest_s = rests
-                await self._rest(every_s - rest_s, rest_s)
+            if self._scenario.rests is not None:
+                every_s, rest_s = self._scenario.rests
+                while True:
+                    await self._rest(every_s - rest_s, rest_s)
+            restarts = self._scenario.restarts
             if restarts is not None and restarts.then is not None:
                 # While a server gets another engine: a request that failed would be what is seen first.
                 before_s = restarts.every_s - restarts.down_s - _AROUND_CHANGE_S
@@ -150,13 +151,10 @@ class Driver:
     async def _rest(self, after_s: float, for_s: float) -> None:
         """Abort all requests after `after_s` seconds, and send none for `for_s` seconds."""
         await asyncio.sleep(after_s)
-        self._begin_rest()
-        await asyncio.sleep(for_s)
-        self._awake.set()
-
-    def _begin_rest(self) -> None:
         self._awake.clear()
         self._abort_requests()
+        await asyncio.sleep(for_s)
+        self._awake.set()
 
     async def _client(self, session: aiohttp.ClientSession, number: int) -> None:
         scenario, agent = self._scenario, None
@@ -182,9 +180,11 @@ class Driver:
 
     def _pause_of_turn_s(self, number: int) -> float:
         """Return the seconds until the next turn if a client has none in this turn; 0 if it has."""
-        waves, passed_s = self._scenario.waves, asyncio.get_running_loop().time() - self._began_s
-        turn, into_s = divmod(passed_s, WAVE_S)
-        return WAVE_S - into_s if waves and number >= waves[int(turn) % len(waves)] else 0.0
+        waves = self._scenario.waves
+        turn, into_s = divmod(asyncio.get_running_loop().time() - self._began_s, WAVE_S)
+        if not waves or number < waves[int(turn) % len(waves)]:
+            return 0.0
+        return WAVE_S - into_s
 
     def _abort_requests(self) -> None:
         """Abort the requests in flight."""

@@ -174,22 +174,27 @@ class Reader:
         return None if values is None else Page(*layout, values)
 
     def _read_all(self, text: PageText) -> Page:
-        """Return the samples on any page, and keep its layout and where its values stand for `_read_values`.
-
-        Nothing is kept if the last word of a line is not its value (a time, an odd space).
-        """
+        """Return the samples on any page, and keep for `_read_values` where its values stand."""
         samples = list(self._samples(text.body))
         layout = self._layout([(name, (block or b"") if value else None) for name, block, value in samples])
         words = [value for _, _, value in samples]
         if text.cache is not None and all(words):  # none is malformed
-            matches = [self._line.match(b"\n" + line) for line in text.lines]
-            rows = [row for row, match in enumerate(matches) if match is not None]
-            ends = [slice(len(_beginning(text.lines[row])), None) for row in rows]
-            # The last word may be a time that equals the value: it is no value of a page to come.
-            has_times = any(match is not None and match.end(3) != len(match.string) for match in matches)
-            if not has_times and [text.lines[row][end] for row, end in zip(rows, ends, strict=True)] == words:
-                text.cache[self] = layout, rows, ends
+            self._keep_cells(text, text.cache, layout, words)
         return Page(*layout, [number(word or b"") for word in words])
+
+    def _keep_cells(self, text: PageText, cache: Cache, layout: Layout, words: list[bytes | None]) -> None:
+        """Keep the layout of a page, and in which line and where in it each of its values, `words`, stands.
+
+        Nothing is kept if the last word of a line is not its value (a time, an odd space).
+        """
+        matches = [self._line.match(b"\n" + line) for line in text.lines]
+        rows = [row for row, match in enumerate(matches) if match is not None]
+        ends = [slice(len(_beginning(text.lines[row])), None) for row in rows]
+        # The last word may be a time that equals the value: it is no value of a page to come.
+        has_times = any(match is not None and match.end(3) != len(match.string) for match in matches)
+        last_words = [text.lines[row][end] for row, end in zip(rows, ends, strict=True)]
+        if not has_times and last_words == words:
+            cache[self] = layout, rows, ends
 
     def _layout(self, keys: Sequence[tuple[bytes, bytes | None]]) -> Layout:
         """Return where the samples stand on a page with these names and labels (None: a malformed line)."""

@@ -6,8 +6,8 @@ more lines than fit, the least severe ones are only counted.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from math import inf, isfinite, sqrt
 from operator import attrgetter
@@ -144,8 +144,11 @@ def share_words(share: float) -> str:
         return "gone" if share < 0 else "new"
     if share >= 1:
         return "from 0"
+    # A share is of the larger mean, which is the one before only where the figure fell.
     change = share if share < 0 else share / (1 - share)
-    return whole_percent_change(100 * change) if change < _FACTOR_FROM else f"{1 + change:.0f} ×"
+    if change >= _FACTOR_FROM:
+        return f"{1 + change:.0f} ×"
+    return whole_percent_change(100 * change)
 
 
 def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], str]:
@@ -169,7 +172,7 @@ def main_lines(lines: Sequence[Line], when: datetime, within_s: float, about: st
     """Return at most two of `lines`, which are in order of time: a possible cause, then the most severe.
 
     The cause is the newest one at `when` or in the minute before. The most severe line is at most `within_s`
-    seconds from `when`, of equal ones that `about` the main event's condition, else the nearest.
+    seconds from `when`. Of several equally severe ones it is that of the condition `about`, else the nearest.
     """
     since, until = when - timedelta(seconds=AROUND_S), when + timedelta(seconds=_SAME_S)
     causes = [line for line in lines if line.is_cause and line.at <= until and _last_of(line, when) >= since]
@@ -264,20 +267,22 @@ def compare_minutes(moment: Moment, at: datetime) -> Around:
     sources = dict.fromkeys((kind, name) for kind, name, _ in moment.series if kind in {BACKEND, NODE})
     for kind, name in sources:
         has_values = [False, False]
-        for figure in (figure for figure in FIGURES if figure.of == kind):
-            values: list[list[float]] = [[], []]
-            for number, side in enumerate(sides):
-                points = moment.values_between(figure, name, *side)
-                values[number] = [value for _, value in points if value is not None]
-                has_values[number] |= bool(values[number])
-                apart_s = [abs(at.timestamp() - stamp) for stamp, _ in points]
-                recorded_s[number] = max([recorded_s[number], *apart_s])
+        for figure in FIGURES:
+            if figure.of != kind:
+                continue
+            points = [moment.values_between(figure, name, *side) for side in sides]
+            before, after = ([value for _, value in side if value is not None] for side in points)
             bounds = moment.bounds.get((kind, name, figure.name), ())
-            changes += _figure_change(figure, name, values[0], values[1], bounds)
-        before, after = ("known" if has_any else "unknown" for has_any in has_values)
-        if before != after:
-            share = inf if has_values[1] else -inf
-            changes.append(FigureChange("All figures", name, before, after, share))
+            changes += _figure_change(figure, name, before, after, bounds)
+            has_values = [has_values[0] or bool(before), has_values[1] or bool(after)]
+            recorded_s = [
+                max([most_s, *(abs(at.timestamp() - stamp) for stamp, _ in side)])
+                for most_s, side in zip(recorded_s, points, strict=True)
+            ]
+        if has_values == [False, True]:
+            changes.append(FigureChange("All figures", name, "unknown", "known", inf))
+        elif has_values == [True, False]:
+            changes.append(FigureChange("All figures", name, "known", "unknown", -inf))
     changes.sort(key=lambda change: (-change.factor, -abs(change.share)))
     compared = Around(at, tuple(changes[:_MOST_MOVED]), recorded_s[0], recorded_s[1])
     return compared if compared.is_comparable else replace(compared, changes=())
@@ -317,32 +322,11 @@ def _figure_change(
 
 def _lines_of_span(moment: Moment) -> list[Line]:
     """Return everything that happened in a span, a line each, in order of time."""
-    began = [sweep.start for sweep in moment.sweeps]
-    lines = [
-        _event_line(event)
-        for event in moment.events
-        if event.subject != SWEEP or all(abs((event.at - at).total_seconds()) > _SAID_S for at in began)
+    sweeps_began = [sweep.start for sweep in moment.sweeps]
+    events = [
+        event for event in moment.events if event.subject != SWEEP or not _is_near(event.at, sweeps_began)
     ]
-    times_by_condition: dict[tuple[str, str | None], list[datetime]] = {}
-    for event in moment.events:
-        times_by_condition.setdefault((event.subject, event.kind), []).append(event.at)
-
-    def is_said(at: datetime, subject: str, *kinds: str) -> bool:
-        times = (time for kind in kinds for time in times_by_condition.get((subject, kind), ()))
-        return any(abs((time - at).total_seconds()) <= _SAID_S for time in times)
-
-    for change in moment.changes:
-        kinds = _STATE_KINDS if change.what == "state" else (change.what,)
-        lines += [] if is_said(change.at, change.subject, *kinds) else [_change_line(change)]
-    for spell in moment.spells:
-        kinds = (spell.word.replace(" ", "-"),)
-        if (
-            spell.start > moment.start
-            and spell.word not in QUIET_SPEEDS
-            and not is_said(spell.start, spell.subject, *kinds)
-        ):
-            until = spell.end if spell.end < moment.end else None
-            lines.append(Line(spell.start, spell.subject, f"verdict: {spell.word}", "verdict", until=until))
+    lines = [*map(_event_line, events), *_lines_without_event(moment)]
     lines += [Line(at, "mark", word or "mark", "mark") for at, word in moment.marks]
     lines += [
         Line(sweep.start, SWEEP, sweep.words, SWEEP, until=sweep.end, is_cause=True)
@@ -353,14 +337,40 @@ def _lines_of_span(moment: Moment) -> list[Line]:
         for start, end in moment.readings.gaps
     ]
     lines.sort(key=attrgetter("at"))
+    return _with_ends_of_starts(lines)
+
+
+def _is_near(at: datetime, times: Iterable[datetime]) -> bool:
+    """Return whether `at` is within `_SAID_S` of one of `times`."""
+    return any(abs((time - at).total_seconds()) <= _SAID_S for time in times)
+
+
+def _lines_without_event(moment: Moment) -> Iterator[Line]:
+    """Yield the lines of changes and verdicts that no event tells."""
+    told_at: dict[tuple[str, str | None], list[datetime]] = defaultdict(list)
+    for event in moment.events:
+        told_at[event.subject, event.kind].append(event.at)
+    for change in moment.changes:
+        kinds = _STATE_KINDS if change.what == STATE else (change.what,)
+        if not any(_is_near(change.at, told_at[change.subject, kind]) for kind in kinds):
+            yield _change_line(change)
+    for spell in moment.spells:
+        began_before = spell.start <= moment.start
+        is_told = _is_near(spell.start, told_at[spell.subject, spell.word.replace(" ", "-")])
+        if not (began_before or is_told or spell.word in QUIET_SPEEDS):
+            until = spell.end if spell.end < moment.end else None
+            yield Line(spell.start, spell.subject, f"verdict: {spell.word}", "verdict", until=until)
+
+
+def _with_ends_of_starts(lines: Sequence[Line]) -> list[Line]:
+    """Return lines in order of time, those of servers that load with the time when they had started."""
     started_at: dict[str, datetime] = {}
-    for index in reversed(range(len(lines))):
-        line = lines[index]
-        if line.label == _LOADING:
-            lines[index] = replace(line, until=started_at.get(line.subject))
+    ended: list[Line] = []
+    for line in reversed(lines):
+        ended.append(replace(line, until=started_at.get(line.subject)) if line.label == _LOADING else line)
         if line.label in _STARTED:
             started_at[line.subject] = line.at
-    return lines
+    return ended[::-1]
 
 
 def _event_line(event: Event) -> Line:

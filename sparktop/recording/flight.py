@@ -54,6 +54,7 @@ def is_network(path: Path) -> bool:
     except OSError:
         return False
     above = [mount for mount in mounts if real_path.startswith(f"{mount.mountpoint.rstrip('/')}/")]
+    # Of several mounts at one point the last hides the others.
     nearest = max(reversed(above), key=lambda mount: len(mount.mountpoint), default=None)
     return nearest is not None and nearest.fstype in _NETWORK
 
@@ -357,10 +358,9 @@ def _write_copy(path: Path, frames: Iterable[FrameBytes], until: Instant) -> Non
     """
     from sparktop.recording.recorder import RecordingFile
 
-    end = FrameWriter(_END_LEVEL)
-    ended = (
-        end.add(encode(Record(RecordKind.END, until, fields={"reason": "end of the incident"}))) + end.end()
-    )
+    end = Record(RecordKind.END, until, fields={"reason": "end of the incident"})
+    writer = FrameWriter(_END_LEVEL)
+    end_frame = writer.add(encode(end)) + writer.end()
     file = RecordingFile(path)
     try:
         for frame in frames:
@@ -368,7 +368,7 @@ def _write_copy(path: Path, frames: Iterable[FrameBytes], until: Instant) -> Non
                 source.seek(frame.offset)
                 file.append(source.read(frame.length), frame_open=frame.is_open)
         file.end_frame()
-        file.append(ended, frame_open=False)
+        file.append(end_frame, frame_open=False)
     except OSError:
         with suppress(OSError):
             path.unlink()

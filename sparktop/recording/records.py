@@ -91,9 +91,11 @@ def target_fields(target: Target) -> dict[str, object]:
     }
     fields["kind"] = key_of(target).kind.value
     if target.url is not None:
-        is_replica = isinstance(target, BackendTarget) and target.scrape is not None  # of a node of Ray
-        which = "".join(target.url.partition("#")[1:]) if is_replica else ""
-        fields["url"] = f"{public_url(target.url)}{which}"
+        url = public_url(target.url)
+        # Replicas on a node of Ray have one address, which a fragment tells apart.
+        if isinstance(target, BackendTarget) and target.scrape is not None:
+            url += "".join(target.url.partition("#")[1:])
+        fields["url"] = url
     return cast("dict[str, object]", msgspec.to_builtins(fields))
 
 
@@ -118,7 +120,52 @@ def record_of(instant: Instant, call: Call) -> Record | None:
     Return None if the call passes a sample that lacks the metrics page that it was read from, or that is
     larger than a record may be.
     """
-    return _WRITERS[call.change](instant, *call.arguments)
+    arguments = cast("tuple[Any, ...]", call.arguments)
+    if call.change is Change.ACCEPT:
+        return _reading_record(instant, *arguments)
+    source, body = None, b""
+    if call.change is Change.IDENTIFY:
+        source, body = arguments[0].label, json_line(arguments[1])
+    elif call.change is Change.REMOVE:
+        source = arguments[0].label
+    elif call.change is Change.LEARN:
+        body = json_line(arguments[0])
+    kind = _KINDS.get(call.change, RecordKind.WATCH)
+    return Record(kind, instant, source, _fields_of(call.change, arguments), body)
+
+
+def _fields_of(change: Change, arguments: tuple[Any, ...]) -> Mapping[str, object]:
+    fields: Mapping[str, object] = {}
+    match change:
+        case Change.ADD:
+            fields = {"add": [*map(target_fields, arguments)]}
+        case Change.REMOVE:
+            fields = {"remove": True}
+        case Change.SET_INTERVAL:
+            fields = {"interval_s": arguments[0]}
+        case Change.SET_THRESHOLDS:
+            fields = {"thresholds": msgspec.to_builtins(arguments[0])}
+        case Change.SET_SEARCHING:
+            fields = {"searching": list(arguments[0])}
+        case Change.BEGIN_OWN_LOAD | Change.END_OWN_LOAD:
+            fields = {change.value: sorted(arguments[0])}
+        case Change.NOTE:
+            fields = {"subject": arguments[0], "message": arguments[1], "severity": arguments[2].value}
+        case Change.MEASURE_SELF:
+            fields = {"cpu_percent": arguments[0], "rss_bytes": arguments[1]}
+    return fields
+
+
+_KINDS: Mapping[Change, RecordKind] = {
+    Change.IDENTIFY: RecordKind.IDENTITY,
+    Change.BEGIN_OWN_LOAD: RecordKind.SWEEP,
+    Change.END_OWN_LOAD: RecordKind.SWEEP,
+    Change.NOTE: RecordKind.NOTE,
+    Change.MEASURE_SELF: RecordKind.SELF,
+    Change.JUDGE: RecordKind.TICK,
+    Change.LEARN: RecordKind.STARTS,
+}
+"""By change; all others are of what is watched, and how."""
 
 
 def _reading_record(
@@ -137,39 +184,6 @@ def _reading_record(
     kind = _READINGS[type(reading)]
     body = json_line(reading)
     return Record(kind, instant, key.label, fields, body) if len(body) <= MAX_BODY_BYTES else None
-
-
-def _fields_writer(kind: RecordKind, fields_of: Callable[..., Mapping[str, object]]) -> Callable[..., Record]:
-    """Return a function for records whose fields `fields_of` makes of the arguments of a call."""
-    return lambda instant, *arguments: Record(kind, instant, fields=fields_of(*arguments))
-
-
-_WRITERS: Mapping[Change, Callable[..., Record | None]] = {
-    Change.ACCEPT: _reading_record,
-    Change.IDENTIFY: lambda at, key, identity: Record(
-        RecordKind.IDENTITY, at, key.label, body=json_line(identity)
-    ),
-    Change.ADD: _fields_writer(RecordKind.WATCH, lambda *targets: {"add": [*map(target_fields, targets)]}),
-    Change.REMOVE: lambda at, key: Record(RecordKind.WATCH, at, key.label, {"remove": True}),
-    Change.SET_INTERVAL: _fields_writer(RecordKind.WATCH, lambda value: {"interval_s": value}),
-    Change.SET_THRESHOLDS: _fields_writer(
-        RecordKind.WATCH, lambda new: {"thresholds": msgspec.to_builtins(new)}
-    ),
-    Change.SET_SEARCHING: _fields_writer(RecordKind.WATCH, lambda hosts: {"searching": list(hosts)}),
-    **{
-        change: _fields_writer(RecordKind.SWEEP, lambda names, change=change: {change.value: sorted(names)})
-        for change in (Change.BEGIN_OWN_LOAD, Change.END_OWN_LOAD)
-    },
-    Change.NOTE: _fields_writer(
-        RecordKind.NOTE,
-        lambda subject, text, level: {"subject": subject, "message": text, "severity": level.value},
-    ),
-    Change.MEASURE_SELF: _fields_writer(
-        RecordKind.SELF, lambda cpu, rss: {"cpu_percent": cpu, "rss_bytes": rss}
-    ),
-    Change.JUDGE: lambda at: Record(RecordKind.TICK, at),
-    Change.LEARN: lambda at, kept: Record(RecordKind.STARTS, at, body=json_line(kept)),
-}
 
 
 def record_of_sweep(instant: Instant, view: SweepView | None) -> Record | None:
@@ -207,8 +221,8 @@ def sweep_of(record: Record) -> SweepView | None:
 def _as_of_now(value: Any) -> Any:  # noqa: ANN401 - any JSON value
     """Return a view of a sweep, perhaps of version 1.3, with this version's fields.
 
-    A concurrency and a position were what is a `point` now, `runs` of a figure their number, and the fields
-    of a level stood beside those of the row that names it.
+    A concurrency and a position were what is a `point` now, and the fields of a level stood beside those of
+    the row that names it. `runs` of a figure was their number; now it has their values, which are unknown.
     """
     if isinstance(value, list):
         return [_as_of_now(part) for part in value]

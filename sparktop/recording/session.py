@@ -6,7 +6,7 @@ import asyncio
 import signal
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -176,13 +176,14 @@ class Recordings:
         """
         if call.change is not Change.JUDGE:
             return
-        band, sweep_before = self.band(), self._sweep
+        band, recorded = self.band(), self._sweep
         view = None if isinstance(band, Countdown) else band
-        is_same = view is not None and sweep_before is not None and view.status is sweep_before.status
-        every_s = SWEEP_EVERY_S if view and not view.status.over else ENDED_SWEEP_EVERY_S
-        is_early = is_same and instant.at - self._sweep_at < every_s
-        if view is sweep_before or is_early:
+        if view is recorded:
             return
+        if view is not None and recorded is not None and view.status is recorded.status:
+            every_s = ENDED_SWEEP_EVERY_S if view.status.over else SWEEP_EVERY_S
+            if instant.at - self._sweep_at < every_s:
+                return
         self._sweep, self._sweep_at = view, instant.at
         for recorder in (self._flight, self._own):
             if recorder is not None:
@@ -335,11 +336,8 @@ def _check_writable(path: Path) -> None:
     if not path.parent.is_dir():
         raise OutputError(f"{clean(path)}: there is no folder {clean(path.parent)}")
     load_zstd()
-    file = RecordingFile(path)
-    try:
+    with closing(RecordingFile(path)) as file:
         file.check_room()
-    finally:
-        file.close()
 
 
 async def _reason_to_end(

@@ -72,10 +72,10 @@ class RouteChoice:
         return _ORDER if self.lists_models and not self._has_tried_lately() else (self._route,)
 
     def _has_tried_lately(self) -> bool:
-        return self._tried_at > _NEVER and self._clock() - self._tried_at < _AGAIN_S
+        return self._clock() - self._tried_at < _AGAIN_S
 
     def note_silence(self, routes: tuple[str, ...], *, all_tried: bool) -> None:
-        """Note that none of `routes` answered, or that one failed as others would unless `all_tried`.
+        """Note that none of `routes` answered, the last of which were not requested unless `all_tried`.
 
         If nothing usable answers at the address, polls try all routes again only after `_AGAIN_S` seconds;
         otherwise the next poll does.
@@ -174,9 +174,8 @@ class EngineSource(HttpSource):
         self._asking: asyncio.Task[None] | None = None
         self._identity_due = True
         self._asked_at = -_IDENTITY_AGAIN_S
-        self._start_time: float | None = None
-        self._engine = ""
-        """Engine whose identity was requested last."""
+        self._asked_process: tuple[str, float | None] = ("", None)
+        """Engine and start time of the server whose identity was requested last."""
         self._router_at = -_ROUTER_AGAIN_S
         """When the server was last probed for being a router, on this source's clock."""
         self._was_router = False
@@ -257,22 +256,20 @@ class EngineSource(HttpSource):
         If none does, raise the error of the usual metrics page, or else that of the first route.
         """
         reason: FailureError | None = None
-        all_tried = False
-        for route in routes:
-            if reason is not None and end <= asyncio.get_running_loop().time():
-                break
+        untried, goes_on = [*routes], True
+        while untried and goes_on:
+            route = untried.pop(0)
             try:
                 sample = await self._read_route(route, end)
             except (AnswerError, PageError) as error:
                 is_locked = error.kind is FailureKind.UNAUTHORIZED  # of a server that may have no metrics
-                reason = error if reason is None or route in _USUAL or is_locked else reason
-                if error.kind not in _OTHER_ROUTE[type(error)]:
-                    break
+                if reason is None or route in _USUAL or is_locked:
+                    reason = error
+                has_time = asyncio.get_running_loop().time() < end
+                goes_on = error.kind in _OTHER_ROUTE[type(error)] and (has_time or not untried)
             else:
                 return self._choice.note_answer(route, sample, reason)
-        else:
-            all_tried = True
-        self._choice.note_silence(routes, all_tried=all_tried)
+        self._choice.note_silence(routes, all_tried=goes_on)
         assert reason is not None  # noqa: S101 - the loop ran at least once and returned no sample
         try:
             raise reason
@@ -440,33 +437,38 @@ class EngineSource(HttpSource):
     def _ask_in_background(self, sample: EngineSample) -> None:
         """Start a background task for the identity and health requests that are due, unless one still runs.
 
-        `sample` is the newest sample. The identity is due where it is unknown, incomplete or possibly
-        outdated.
+        `sample` is the newest sample.
         """
-        same_server = sample.engine == self._engine
-        same_process = same_server and sample.start_time is not None and sample.start_time == self._start_time
-        if not same_server or sample.start_time != self._start_time:
+        process = sample.engine, sample.start_time
+        if process != self._asked_process:
             self._identity_due = True
-        identity, now_s = self.identity, self._clock()
-        reports = ENGINES[sample.engine].reports
-        incomplete = identity is None or any(getattr(identity, field_name) is None for field_name in reports)
-        swapped = (
-            identity is not None and bool(sample.models) and identity.model not in {None, *sample.models}
-        )
-        is_due_again = (incomplete or swapped) and now_s - self._asked_at >= _IDENTITY_AGAIN_S
-        identity_due = self._identity_due or is_due_again
-        health_due = self._has_health and (
-            self._dead is not None or now_s - self._health_at >= _HEALTH_AGAIN_S or self._identity_due
-        )
-        if self._asking is not None or not (identity_due or health_due):
+        asks_identity = self._identity_due or self._is_identity_doubtful(sample)
+        asks_health = self._is_health_due()
+        if self._asking is not None or not (asks_identity or asks_health):
             return
-        identity = (self.identity if same_process else None) or EngineIdentity()
-        if identity_due:
+        known: EngineIdentity | None = None
+        if asks_identity:
+            is_same = sample.start_time is not None and process == self._asked_process
+            known = (self.identity if is_same else None) or EngineIdentity()
             self._identity_due = False
-            self._engine, self._start_time, self._asked_at = sample.engine, sample.start_time, now_s
-        self._asking = asyncio.get_running_loop().create_task(
-            self._ask(sample.engine, identity if identity_due else None, health=health_due)
-        )
+            self._asked_process, self._asked_at = process, self._clock()
+        task = self._ask(sample.engine, known, health=asks_health)
+        self._asking = asyncio.get_running_loop().create_task(task)
+
+    def _is_identity_doubtful(self, sample: EngineSample) -> bool:
+        """Return whether the identity is incomplete or of another model, and was not requested lately."""
+        if self._clock() - self._asked_at < _IDENTITY_AGAIN_S:
+            return False
+        identity, reports = self.identity, ENGINES[sample.engine].reports
+        if identity is None or any(getattr(identity, field_name) is None for field_name in reports):
+            return True
+        return bool(sample.models) and identity.model not in {None, *sample.models}
+
+    def _is_health_due(self) -> bool:
+        if not self._has_health:
+            return False
+        is_old = self._clock() - self._health_at >= _HEALTH_AGAIN_S
+        return is_old or self._dead is not None or self._identity_due
 
     async def _ask(self, engine: str, before: EngineIdentity | None, *, health: bool) -> None:
         """Request the identity of the server, then its health, and store what the server answers.

@@ -80,7 +80,8 @@ class _Slot(Struct):
         failing ones, use only the first scheduled time of each interval.
         """
         every = parts if self.failures else max(1, parts // self.parts)
-        return last // every > (first - 1) // every
+        newest_due = last - last % every
+        return newest_due >= first
 
 
 class PollGroup:
@@ -361,8 +362,8 @@ def spread_shares(names: Sequence[str], groups: Iterable[Sequence[str]]) -> dict
     leader_of: dict[str, str] = {}
     for group in groups:
         if 0 < len(group) <= MOST_TOGETHER:
-            # A server of several groups follows the leader of the first. If it comes first in another, so do
-            # the servers that only that group has.
+            # A server in several groups has the leader of the first of them. Where it leads a further group,
+            # this leader is that group's too.
             leader = leader_of.get(group[0], group[0])
             for name in group:
                 leader_of.setdefault(name, leader)
@@ -491,17 +492,17 @@ class LoadCadence:
         if len(answering) < min(2, len(group)):
             pace.hz, pace.turned_at = 0.0, None  # too few answers to judge a balance
             return
-        load = sum(server.load or 0.0 for server in answering)
-        quick = pace.hz > 0
-        turns = load < UNLOADED * len(answering) if quick else load >= LOADED * len(answering)
-        if not turns:
+        load_each = sum(server.load or 0.0 for server in answering) / len(answering)
+        is_quick = pace.hz > 0
+        has_turned = load_each < UNLOADED if is_quick else load_each >= LOADED
+        if not has_turned:
             pace.turned_at = None
         elif pace.turned_at is None:
             pace.turned_at = now
-        held_s = now - pace.turned_at if pace.turned_at is not None else 0.0
-        if quick and pace.turned_at is not None and held_s >= UNLOADED_FOR_S:
+        turned_for_s = -math.inf if pace.turned_at is None else now - pace.turned_at
+        if is_quick and turned_for_s >= UNLOADED_FOR_S:
             pace.hz, pace.turned_at = 0.0, None
-        elif quick or (pace.turned_at is not None and held_s >= LOADED_FOR_S):
+        elif is_quick or turned_for_s >= LOADED_FOR_S:
             self._keep_budget(pace, answering, now)
 
     def _keep_budget(self, pace: _Pace, answering: Sequence[_PolledServer], now: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from math import ceil, inf
 
 from msgspec import Struct
 
@@ -208,6 +209,8 @@ def trend_runs(headroom: Headroom, width: int) -> Row:
 _EMPTY = NodeSample(at=0.0)
 _BAR = 10
 """Cells of a bar."""
+_FULL_PERCENT = 85.0
+"""Used memory from which on it is drawn as a warning; none is bad."""
 _GRAPH_HEIGHT, _TWO_GRAPHS = 2, 8
 """Least heights in rows of a panel's inside for a graph, and for each of several graphs below each other; two
 of them may be half as high."""
@@ -241,10 +244,13 @@ def _used_of_total(used: int | None, total: int | None, width: int) -> Row:
     if used is None or not total:
         return [("– of ", "muted"), figure(numbers.data(total, 9).strip())]
     step, unit = (2**30, "GiB") if total >= 2**30 else (2**20, "MiB")
-    decimals = ((1, 1), (0, 1), (0, 0))
-    texts = [(f"{used / step:.{of_used}f}", f"{total / step:.{of_total}f}") for of_used, of_total in decimals]
-    rows: list[Row] = [label_row(figure(part), " of ", figure(whole), f" {unit}") for part, whole in texts]
-    return next((row for row in rows if total < 1000 * step and row_width(row) <= width), rows[-1])
+    row: Row = []
+    for of_used, of_total in ((1, 1), (0, 1), (0, 0)) if total < 1000 * step else ((0, 0),):
+        part, whole = f"{used / step:.{of_used}f}", f"{total / step:.{of_total}f}"
+        row = label_row(figure(part), " of ", figure(whole), f" {unit}")
+        if row_width(row) <= width:
+            break
+    return row
 
 
 def _headroom_row(view: NodeView, memory: MemoryReading, width: int) -> Row:
@@ -360,29 +366,30 @@ def _traffic_row(rx: float | None, tx: float | None, name: str) -> Row:
 def figure_rows(view: NodeView, width: int, height: int) -> list[Row]:
     """Return at most `height` rows with the node's values, the most important first."""
     sample = view.sample or _EMPTY
-    gpus = _gpu_rows(view, sample, width)
-    network = _network_rows(sample.network) if sample.network or (view.sample and not view.scrape) else []
-    headroom = _headroom_row(view, sample.memory, width)
-    reading, cpu = sample.memory, _cpu_row(sample, width)
-    length, used = _BAR - max(0, FIGURES_WIDTH - width), used_percent(reading)
-    memory = [
-        label("mem", 4),
-        *_percent_bar(used, "memory", share_role(used, 85, 101), length=length),
-        (" ", "text"),
-        *_used_of_total(reading.used_bytes, reading.total_bytes, width - 4 - length - 7),
-    ]
+    gpus, cpu = _gpu_rows(view, sample, width), _cpu_row(sample, width)
+    memory, headroom = _memory_row(sample.memory, width), _headroom_row(view, sample.memory, width)
+    network: list[Row] = []
+    if sample.network or (view.sample is not None and view.scrape is None):  # an exporter may lack it
+        network = _network_rows(sample.network)
     rows = [gpus[0], memory, cpu, *network[:1], headroom, *gpus[1:], *network[1:2]]
     if height >= len(rows) + 2:
-        swapped, out = reading.swap_in_bytes_per_s, reading.swap_out_bytes_per_s
-        swap = label_row(
-            "swap in ",
-            figure(numbers.data_rate(swapped, 9), "warn" if swapped else "text"),
-            " out ",
-            figure(numbers.data_rate(out, 9)),
-        )
-        above = [*gpus, memory, headroom, swap, cpu]
+        # All have room, and swap, too: rows on one thing stand together.
+        above = [*gpus, memory, headroom, _swap_row(sample.memory), cpu]
         rows = [*above, *network[: max(1, height - len(above))]]
     return [fit_row(row, width) for row in rows[:height]]
+
+
+def _memory_row(memory: MemoryReading, width: int) -> Row:
+    length, used = _BAR - max(0, FIGURES_WIDTH - width), used_percent(memory)
+    bar = _percent_bar(used, "memory", share_role(used, _FULL_PERCENT, inf), length=length)
+    total = _used_of_total(memory.used_bytes, memory.total_bytes, width - 4 - length - 7)
+    return [label("mem", 4), *bar, (" ", "text"), *total]
+
+
+def _swap_row(memory: MemoryReading) -> Row:
+    swapped_in, out = memory.swap_in_bytes_per_s, memory.swap_out_bytes_per_s
+    rate_in = figure(numbers.data_rate(swapped_in, 9), "warn" if swapped_in else "text")
+    return label_row("swap in ", rate_in, " out ", figure(numbers.data_rate(out, 9)))
 
 
 def rows_below(view: NodeView, width: int, height: int) -> list[Row]:
@@ -449,14 +456,14 @@ def _graph_columns(
         return []
     axis = window.axis(cells)
     all_graphs = _panel_graphs(view, axis.end - window.span_s, power_top)
-    most_rows = max(2, height // _TWO_GRAPHS) if height >= _TWO_GRAPHS else 1
-    levels = max(1, min(most_rows, len(all_graphs) // count))
-    heights = [(height + above) // levels for above in reversed(range(levels))]
-    columns: list[list[Row]] = []
-    for column in range(count):
-        graphs = all_graphs[column::count][:levels]
-        pairs = zip(graphs, heights, strict=True)
-        columns.append([row for graph, rows in pairs for row in graph.rows(cells, rows, axis)])
+    levels = 1
+    if height >= _TWO_GRAPHS:
+        levels = max(1, min(max(2, height // _TWO_GRAPHS), len(all_graphs) // count))
+    columns: list[list[Row]] = [[] for _ in range(count)]
+    for place, graph in enumerate(all_graphs[: levels * count]):
+        level, column = divmod(place, count)
+        rows_left, levels_left = height - len(columns[column]), levels - level
+        columns[column] += graph.rows(cells, ceil(rows_left / levels_left), axis)
     return columns
 
 
@@ -705,8 +712,8 @@ def _value_pieces(view: NodeView, bar_width: int) -> list[Row]:
     cpu = sample.cpu.percent
     used = used_percent(sample.memory)
     ends: list[Row] = [
-        [label(" mem"), (numbers.percent(used, _PERCENT), share_role(used, 85, 101))],
-        [label(" CPU"), (numbers.percent(cpu, _PERCENT), share_role(cpu, 101, 101))],
+        [label(" mem"), figure(numbers.percent(used, _PERCENT), share_role(used, _FULL_PERCENT, inf))],
+        [label(" CPU"), figure(numbers.percent(cpu, _PERCENT))],
     ]
     if not sample.gpus:
         lost: Row = [lost_run(view.gpus_lost)] if view.gpus_lost else [label(_NO_GPU)]
@@ -714,10 +721,11 @@ def _value_pieces(view: NodeView, bar_width: int) -> list[Row]:
     use, watts, hottest = gpu_totals(sample.gpus)
     bar = bar_runs(None if use is None else use / 100, bar_width, "gpu") if bar_width else []
     pieces: list[Row] = [[*bar, figure(numbers.percent(use, _PERCENT), LIVE)]]
-    quiet = view.speed.word in QUIET_SPEEDS
-    word, role = lost_run(view.gpus_lost) if view.gpus_lost else (view.speed.word, speed_role(view.speed))
-    if view.gpus_lost or not quiet:
-        pieces.append([(f" {word}", role)])
+    if view.gpus_lost:
+        lost_words, lost_role = lost_run(view.gpus_lost)
+        pieces.append([(f" {lost_words}", lost_role)])
+    elif view.speed.word not in QUIET_SPEEDS:
+        pieces.append([(f" {view.speed.word}", speed_role(view.speed))])
     else:
         pieces.append([_count_run(watts, 4), label(" W")])
     heat = None if hottest is None else hottest.temperature_c

@@ -454,9 +454,14 @@ def _start_first(view: BackendView, note: Row, finding: Row, room: int | None) -
 
     That requests wait, or that the server does not answer, its state and figures show too.
     """
-    fits = room is None or row_width([*note, *finding]) <= room
-    about_start = any(item.kind in START_KINDS for item in view.findings)
-    return (note, finding) if fits or not finding or not about_start else (finding, [])
+    if not finding or _fits([*note, *finding], room):
+        return note, finding
+    is_about_start = any(item.kind in START_KINDS for item in view.findings)
+    return (finding, []) if is_about_start else (note, finding)
+
+
+def _fits(row: Row, room: int | None) -> bool:
+    return room is None or row_width(row) <= room
 
 
 def _failure_notes(view: BackendView, failure: Failure, finding: Row) -> tuple[Row, Row]:
@@ -478,20 +483,25 @@ def _limit_notes(view: BackendView, limit: Limit, finding: Row, room: int | None
     How it is polled replaces the finding if its page is slow or cached, or if nothing else is known.
     """
     note, beside = limit_note(limit), finding
-    if room is not None and finding and row_width([*note, *finding]) > room:
-        shares = {key: view.yardsticks.get(f"{key}_percent") for key in YARDSTICK_KEYS.values()}
-        yardsticks = " · ".join(
-            f"{share:.0f} % of {key.replace('_', ' ')}"
-            for key, share in shares.items()
-            if isinstance(share, float)
-        )
-        if yardsticks:
-            note, beside = _limit_beside_yardsticks(limit, yardsticks, room), []
-    if slow_page(view) or view.page_note or (limit.kind is LimitKind.UNKNOWN and not finding):
+    is_unknown = limit.kind is LimitKind.UNKNOWN
+    yardsticks = _yardstick_words(view)
+    if room is not None and finding and yardsticks and not _fits([*note, *finding], room):
+        note, beside = _limit_beside_yardsticks(limit, yardsticks, room), []
+    if slow_page(view) or view.page_note or (is_unknown and not finding):
         beside = _poll_note(view)
-    if room is not None and limit.kind is LimitKind.UNKNOWN and row_width([*note, *beside]) > room:
+    if is_unknown and not _fits([*note, *beside], room):
         beside = finding
     return note, beside
+
+
+def _yardstick_words(view: BackendView) -> str:
+    """Return the server's rate as shares of what it could be: "62 % of own best · 40 % of limit"."""
+    shares = {key: view.yardsticks.get(f"{key}_percent") for key in YARDSTICK_KEYS.values()}
+    return " · ".join(
+        f"{share:.0f} % of {key.replace('_', ' ')}"
+        for key, share in shares.items()
+        if isinstance(share, float)
+    )
 
 
 def _limit_beside_yardsticks(limit: Limit, yardsticks: str, room: int) -> Row:
@@ -537,8 +547,11 @@ def _edge_room(width: int) -> int:
 def has_time_axis(view: BackendView, width: int) -> bool:
     """Return whether a time axis has room in the lower edge of a backend's panel, beside its whole text."""
     lower, _ = footnote(view, on_board=True, room=_edge_room(width))
-    is_read = view.failure is None and view.state is not BackendState.UNKNOWN
-    return is_read and beside_time_axis(width, lower) is not None
+    return _is_read(view) and beside_time_axis(width, lower) is not None
+
+
+def _is_read(view: BackendView) -> bool:
+    return view.failure is None and view.state is not BackendState.UNKNOWN
 
 
 def backend_panel(
@@ -560,27 +573,20 @@ def backend_panel(
     loads = loading_rows(view, figures_width(width))[:inside]
     figures = [*loads, *figure_rows(view, figures_width(width), inside - len(loads))]
     figures += [[] for _ in range(inside - len(figures))]
-    captions = graph_captions(width, scale)
-    low = inside // 2 if has_latency_graphs(height) else 0
-    graphs = graph_rows(view, width, max(0, inside - low - 1), window, scale)
-    drawn = [[caption, *rows] for caption, rows in zip(captions, graphs, strict=True)]
-    cells = graph_columns(width)[1]
-    for (field, name), column in zip(_LATENCIES.items(), drawn if low else (), strict=False):
-        latency = latency_graph(name, view, field, scale.latencies_s.get(field))
-        column.extend(latency.rows(cells, low, window.axis(cells)))
+    graphs = _panel_graphs(view, width, height, window, scale)
     rows = [
-        panel_row(row, [graph[index] for graph in drawn], width) for index, row in enumerate(figures[:inside])
+        panel_row(row, [graph[index] for graph in graphs], width)
+        for index, row in enumerate(figures[:inside])
     ]
     if view.failure is not None or view.age_s is None:
         rows = [row if index < len(loads) else in_role(row, "stale") for index, row in enumerate(rows)]
     title, state = name_and_state(view)
-    timed = timed and view.failure is None and view.state is not BackendState.UNKNOWN
+    timed = timed and _is_read(view)
     lower, note = footnote(view, on_board=True, room=_edge_room(width) if timed else width - 8)
-    if timed and not has_time_axis(view, width) and view.limited_by is not None:
+    if timed and view.limited_by is not None and not has_time_axis(view, width):
         limit_title = limit_note(view.limited_by)[:1]
-        is_known = view.limited_by.kind is not LimitKind.UNKNOWN
         if lower[:1] == limit_title:
-            lower = [*limit_title, label(" ")] if is_known else []
+            lower = [] if view.limited_by.kind is LimitKind.UNKNOWN else [*limit_title, label(" ")]
     role = frame_role("backend", selected=selected, failed=has_failed(view))
     drawn_rows = frame_rows(
         rows,
@@ -595,6 +601,21 @@ def backend_panel(
         fitted=True,
     )
     return with_time_axis(drawn_rows, width, window, role, lower) if timed else drawn_rows
+
+
+def _panel_graphs(
+    view: BackendView, width: int, height: int, window: TimeWindow, scale: GroupScale
+) -> list[list[Row]]:
+    """Return the columns of graphs of a panel: a caption, the load, and latencies in the lower half."""
+    inside = height - 2
+    low = inside // 2 if has_latency_graphs(height) else 0
+    loads = graph_rows(view, width, max(0, inside - low - 1), window, scale)
+    columns = [[caption, *rows] for caption, rows in zip(graph_captions(width, scale), loads, strict=True)]
+    cells = graph_columns(width)[1]
+    for (field, name), column in zip(_LATENCIES.items(), columns if low else (), strict=False):
+        latency = latency_graph(name, view, field, scale.latencies_s.get(field))
+        column.extend(latency.rows(cells, low, window.axis(cells)))
+    return columns
 
 
 _WITH_ENGINE = 38

@@ -191,7 +191,7 @@ def stored_sweeps(folder: Path, newest: int = 0) -> dict[Path, SweepResult | Usa
     Of a file that cannot be read there is the error. It is empty if the folder cannot be read.
     """
     sweeps: dict[Path, SweepResult | UsageError] = {}
-    for path in sorted(folder.glob("[!.]*.json"))[-newest:]:
+    for path in sorted(folder.glob("[!.]*.json"))[-newest:]:  # [-0:] is all of them
         try:
             sweeps[path] = load(path)
         except UsageError as error:
