@@ -233,9 +233,7 @@ def is_same_origin(origin: str | None, host: str | None) -> bool:
     """
     if origin is None:
         return True
-    return host is not None and origin.lower() in {
-        f"{scheme}://{host.lower()}" for scheme in ("http", "https")
-    }
+    return host is not None and origin.lower() in {f"http://{host.lower()}", f"https://{host.lower()}"}
 
 
 def open_tls(cert: str, key: str) -> ssl.SSLContext:

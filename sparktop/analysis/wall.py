@@ -290,13 +290,11 @@ def _node_state(view: NodeView, gpu_percent: float | None, alerts: frozenset[str
 
 def counts_of(groups: Iterable[WallGroup]) -> dict[str, int]:
     """Return the number of servers of some groups by state, the worst first."""
-    counts: dict[str, int] = {}
+    counts = Counter[str]()
     for group in groups:
-        for state, count in group.counts.items():
-            counts[state] = counts.get(state, 0) + count
-    return {
-        state: counts[state] for state in sorted(counts, key=lambda state: _RANKS.get(state, len(_RANKS)))
-    }
+        counts.update(group.counts)
+    ordered = sorted(counts, key=lambda state: _RANKS.get(state, len(_RANKS)))
+    return {state: counts[state] for state in ordered}
 
 
 def node_rank(state: str) -> int:
@@ -309,21 +307,16 @@ def node_rank(state: str) -> int:
 
 def _filter_nodes(nodes: Iterable[FleetNode], words: str) -> tuple[FleetNode, ...]:
     wanted = words.casefold().split()
-    filtered = (
-        node for node in nodes if not wanted or _contains_all(wanted, ("machines", node.name, node.state))
-    )
-    return tuple(
-        sorted(filtered, key=lambda node: (node_rank(node.state), -(node.gpu_percent or 0.0), node.name))
-    )
+    filtered = [node for node in nodes if _contains_all(wanted, ("machines", node.name, node.state))]
+    filtered.sort(key=lambda node: (node_rank(node.state), -(node.gpu_percent or 0.0), node.name))
+    return tuple(filtered)
 
 
 def _filter_servers(servers: Sequence[Stated], words: str) -> Sequence[Stated]:
     wanted = words.casefold().split()
-    return (
-        servers
-        if not wanted
-        else [server for server in servers if _contains_all(wanted, _searched_texts(server))]
-    )
+    if not wanted:
+        return servers
+    return [server for server in servers if _contains_all(wanted, _searched_texts(server))]
 
 
 def _searched_texts(stated: Stated) -> tuple[str, ...]:

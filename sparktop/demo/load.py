@@ -207,9 +207,8 @@ class Driver:
                         ending = (ending + part)[-len(_END) :]
                         if self._scenario.agents:
                             chunks.append(part)
-                    return (
-                        streamed_text(b"".join(chunks)) if ending == _END and response.status == _OK else None
-                    )
+                    is_complete = ending == _END and response.status == _OK
+                    return streamed_text(b"".join(chunks)) if is_complete else None
         except (aiohttp.ClientError, TimeoutError, OSError):
             return None
         finally:

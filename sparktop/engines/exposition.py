@@ -101,8 +101,8 @@ class _PageCaches:
         alike = self._alike.setdefault(key, [])
         if len(alike) >= _MOST_ALIKE:
             self._bytes -= alike.pop(0).size
-        beginnings = list(map(_beginning, lines))
-        # A line without a space is compared whole, and may not become longer.
+        beginnings = [_beginning(line) for line in lines]
+        # A line without a space is compared whole, and may not become longer: its slice has no end.
         ends = [slice(len(text) if text.endswith(b" ") else None) for text in beginnings]
         known = _KnownPage(ends, beginnings, {}, len(body))
         alike.append(known)

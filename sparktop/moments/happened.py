@@ -235,9 +235,10 @@ class Around(Struct, frozen=True):
 
         `name` writes the name of a server or machine, `text` what happened to it, `clock` when.
         """
-        times = [line.time_beside(self.at, clock) for line in self.lines]
-        told = zip(self.lines, times, strict=True)
-        parts = [f"{name(line.subject)}{time}: {text(line.words)}" for line, time in told]
+        parts = [
+            f"{name(line.subject)}{line.time_beside(self.at, clock)}: {text(line.words)}"
+            for line in self.lines
+        ]
         parts += [change.words(name(change.subject)) for change in self.changes[:1]]
         if not parts and not self.is_comparable:
             return "too short to compare before and after"
@@ -275,10 +276,9 @@ def compare_minutes(moment: Moment, at: datetime) -> Around:
             bounds = moment.bounds.get((kind, name, figure.name), ())
             changes += _figure_change(figure, name, before, after, bounds)
             has_values = [has_values[0] or bool(before), has_values[1] or bool(after)]
-            recorded_s = [
-                max([most_s, *(abs(at.timestamp() - stamp) for stamp, _ in side)])
-                for most_s, side in zip(recorded_s, points, strict=True)
-            ]
+            for number, side in enumerate(points):
+                apart_s = [abs(at.timestamp() - stamp) for stamp, _ in side]
+                recorded_s[number] = max([recorded_s[number], *apart_s])
         if has_values == [False, True]:
             changes.append(FigureChange("All figures", name, "unknown", "known", inf))
         elif has_values == [True, False]:
@@ -304,15 +304,12 @@ def _figure_change(
     standard_error = sqrt(stdev(before) ** 2 / len(before) + stdev(after) ** 2 / len(after))
     if abs(difference) <= max(_LEAST_SHARE * largest, _LEAST_STANDARD_ERRORS * standard_error):
         return []
-    smaller, larger = sorted(
-        max(abs(mean), _NOTABLE.get(figure.unit, 0.0)) for mean in (mean_before, mean_after)
-    )
-    text_before, text_after = (
-        figure_texts(figure, Range(min(values), mean, max(values)), bounds)[1]
-        for values, mean in ((before, mean_before), (after, mean_after))
-    )
+    ranges = [Range(min(values), fmean(values), max(values)) for values in (before, after)]
+    text_before, text_after = (figure_texts(figure, values, bounds)[1] for values in ranges)
     if text_before == text_after:
         return []
+    least = _NOTABLE.get(figure.unit, 0.0)
+    smaller, larger = sorted((max(abs(mean_before), least), max(abs(mean_after), least)))
     factor = larger / smaller if smaller else inf
     unit = {"%": "points", "°C": "°C"}.get(figure.unit, "")
     with_unit = difference if unit else None

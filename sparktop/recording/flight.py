@@ -94,8 +94,7 @@ def retain(folder: Path, most_bytes: int, now: datetime) -> None:
     with _try_lock(folder / ".lock") as is_locked:
         if not is_locked:
             return
-        stats = [(path, _stat_or_none(path)) for path in parts(folder)]
-        sizes = [(path, info) for path, info in stats if info is not None]
+        sizes = [(path, info) for path in parts(folder) if (info := _stat_or_none(path)) is not None]
         total = sum(info.st_size for _, info in sizes)
         for path, info in sizes:
             is_recent = now.timestamp() - info.st_mtime < LEAST_KEPT_S
@@ -287,7 +286,7 @@ class Incidents:
             name = f"{words or 'unnamed'}-{event.kind}{SUFFIX}"
             if any(_is_of_incident(part.name, name, event.at) for part in parts(self._folder)):
                 return None
-            frames = list(_newest_within_limit(frames_since((event.at_s or 0.0) - BEFORE_S, sources)))
+            frames = _newest_within_limit(frames_since((event.at_s or 0.0) - BEFORE_S, sources))
             if not frames:
                 raise OutputError("the recorder's files have no readable frame of it")
             _make_room(self._folder, sum(frame.length for frame in frames))
@@ -310,7 +309,8 @@ def frames_since(begin_s: float, sources: Iterable[Path]) -> Iterator[FrameBytes
     """Yield the frames with records from the monotonic time `begin_s` on, newest first.
 
     `sources` are files of one recorder, oldest first; files that cannot be read are left out. Frames
-    written before the machine's last start are left out, too, because its monotonic clock started again then.
+    written before the machine's last start are left out, too, because its monotonic clock started again then:
+    the id of their boot differs or, where no id could be read, time goes backwards.
     """
     later_s, later_boot = math.inf, None
     for path in reversed(list(sources)):

@@ -13,6 +13,7 @@ import re
 import socket
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
@@ -121,51 +122,34 @@ def record_of(instant: Instant, call: Call) -> Record | None:
     larger than a record may be.
     """
     arguments = cast("tuple[Any, ...]", call.arguments)
-    if call.change is Change.ACCEPT:
-        return _reading_record(instant, *arguments)
-    source, body = None, b""
-    if call.change is Change.IDENTIFY:
-        source, body = arguments[0].label, json_line(arguments[1])
-    elif call.change is Change.REMOVE:
-        source = arguments[0].label
-    elif call.change is Change.LEARN:
-        body = json_line(arguments[0])
-    kind = _KINDS.get(call.change, RecordKind.WATCH)
-    return Record(kind, instant, source, _fields_of(call.change, arguments), body)
-
-
-def _fields_of(change: Change, arguments: tuple[Any, ...]) -> Mapping[str, object]:
-    fields: Mapping[str, object] = {}
-    match change:
+    match call.change:
+        case Change.ACCEPT:
+            return _reading_record(instant, *arguments)
+        case Change.IDENTIFY:
+            key, identity = arguments
+            return Record(RecordKind.IDENTITY, instant, key.label, body=json_line(identity))
         case Change.ADD:
-            fields = {"add": [*map(target_fields, arguments)]}
+            return Record(RecordKind.WATCH, instant, fields={"add": [*map(target_fields, arguments)]})
         case Change.REMOVE:
-            fields = {"remove": True}
-        case Change.SET_INTERVAL:
-            fields = {"interval_s": arguments[0]}
-        case Change.SET_THRESHOLDS:
-            fields = {"thresholds": msgspec.to_builtins(arguments[0])}
-        case Change.SET_SEARCHING:
-            fields = {"searching": list(arguments[0])}
-        case Change.BEGIN_OWN_LOAD | Change.END_OWN_LOAD:
-            fields = {change.value: sorted(arguments[0])}
-        case Change.NOTE:
-            fields = {"subject": arguments[0], "message": arguments[1], "severity": arguments[2].value}
-        case Change.MEASURE_SELF:
-            fields = {"cpu_percent": arguments[0], "rss_bytes": arguments[1]}
-    return fields
+            return Record(RecordKind.WATCH, instant, arguments[0].label, {"remove": True})
+        case Change.LEARN:
+            return Record(RecordKind.STARTS, instant, body=json_line(arguments[0]))
+    kind, names = _FIELDS[call.change]
+    values = msgspec.to_builtins(arguments, order="deterministic")
+    return Record(kind, instant, fields=dict(zip(names, values, strict=True)))
 
 
-_KINDS: Mapping[Change, RecordKind] = {
-    Change.IDENTIFY: RecordKind.IDENTITY,
-    Change.BEGIN_OWN_LOAD: RecordKind.SWEEP,
-    Change.END_OWN_LOAD: RecordKind.SWEEP,
-    Change.NOTE: RecordKind.NOTE,
-    Change.MEASURE_SELF: RecordKind.SELF,
-    Change.JUDGE: RecordKind.TICK,
-    Change.LEARN: RecordKind.STARTS,
+_FIELDS: Mapping[Change, tuple[RecordKind, tuple[str, ...]]] = {
+    Change.SET_INTERVAL: (RecordKind.WATCH, ("interval_s",)),
+    Change.SET_THRESHOLDS: (RecordKind.WATCH, ("thresholds",)),
+    Change.SET_SEARCHING: (RecordKind.WATCH, ("searching",)),
+    Change.BEGIN_OWN_LOAD: (RecordKind.SWEEP, (Change.BEGIN_OWN_LOAD.value,)),
+    Change.END_OWN_LOAD: (RecordKind.SWEEP, (Change.END_OWN_LOAD.value,)),
+    Change.NOTE: (RecordKind.NOTE, ("subject", "message", "severity")),
+    Change.MEASURE_SELF: (RecordKind.SELF, ("cpu_percent", "rss_bytes")),
+    Change.JUDGE: (RecordKind.TICK, ()),
 }
-"""By change; all others are of what is watched, and how."""
+"""By change: the kind of its record, and the names of its arguments there."""
 
 
 def _reading_record(
@@ -343,12 +327,9 @@ def _read_value(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
         RecordError: the value does not fit.
     """
     try:
-        read = (
-            msgspec.json.decode(value, type=kind)
-            if isinstance(value, bytes)
-            else msgspec.convert(value, kind)
-        )
-        return clean_record(read)
+        if isinstance(value, bytes):
+            return clean_record(msgspec.json.decode(value, type=kind))
+        return clean_record(msgspec.convert(value, kind))
     except (ValueError, RecursionError, WireError) as error:
         raise RecordError(f"a value that is not a {kind.__name__}: {clean(error, _TEXT)}") from None
 
@@ -600,9 +581,7 @@ def read_head(record: Record) -> Head:
             raise RecordError("a head with an implausible time")
         return Head(
             targets={key_of(target): target for target in targets},
-            identities=dict(
-                _read_identity(label, identity) for label, identity in body["identities"].items()
-            ),
+            identities=dict(starmap(_read_identity, body["identities"].items())),
             settings=clean_record(msgspec.convert({name: watch[name] for name in _SETTINGS}, Watch)),
             searching=clean_record(msgspec.convert(watch["searching"], tuple[str, ...])),
             simulated=msgspec.convert(watch["simulated"], bool),

@@ -262,13 +262,10 @@ class RecordingFiles:
         """The files that hold something."""
         return [path for path in self._begun if _has_content(path)]
 
-    def limit_reached(self, since_start_s: float, limits: tuple[float | None, int | None]) -> str | None:
-        """Return which of the `limits` (seconds, bytes of all files) is reached, in words; None for none."""
-        most_s, most_bytes = limits
-        if most_s is not None and since_start_s >= most_s:
-            return "time is up"
-        size = sum(path.stat().st_size for path in self._begun if path.exists())
-        return "size is reached" if most_bytes is not None and size >= most_bytes else None
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(path.stat().st_size for path in self._begun if path.exists())
 
 
 async def record(
@@ -350,11 +347,12 @@ async def _reason_to_end(
 
     It began at `began_s` on the event loop's clock.
     """
+    most_s, most_bytes = limits
     while not signalled.done():
-        duration_s = asyncio.get_running_loop().time() - began_s
-        limit_words = files.limit_reached(duration_s, limits)
-        if limit_words is not None:
-            return limit_words
+        if most_s is not None and asyncio.get_running_loop().time() - began_s >= most_s:
+            return "time is up"
+        if most_bytes is not None and files.size >= most_bytes:
+            return "size is reached"
         await asyncio.wait({signalled}, timeout=_CHECK_S)
     return signalled.result()
 

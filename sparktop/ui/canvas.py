@@ -207,7 +207,7 @@ def join_close_spans(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tup
     """
     pending: tuple[int, int] | None = None
     text: str | None = None
-    simple = True
+    is_one_char_a_cell = True  # else cells are no places in the text, and the spans are merged
     for start, end in spans:
         if pending is None:
             pending = (start, end)
@@ -217,8 +217,8 @@ def join_close_spans(spans: Iterator[tuple[int, int]], row: Row) -> Iterator[tup
         if start - last > _SPAN_BYTES // _MOST_BYTES:
             if text is None:
                 text = "".join([part for part, _ in row])
-                simple = is_narrow_row(row)
-            if simple and len(text[last:start].encode()) > _SPAN_BYTES:
+                is_one_char_a_cell = is_narrow_row(row)
+            if is_one_char_a_cell and len(text[last:start].encode()) > _SPAN_BYTES:
                 yield pending
                 first = start
         pending = (first, end)

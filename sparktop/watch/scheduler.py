@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.series import known_sum
 from sparktop.model.targets import LONGEST_POLL_S
 from sparktop.model.text import clean
 from sparktop.sources.source import PollResult, Source
@@ -442,11 +443,9 @@ class LoadCadence:
         server = self._servers.setdefault(name, _PolledServer())
         server.load, server.at = None, reading.at
         if isinstance(reading, EngineSample):
-            reporting = [lane for lane in reading.lanes if lane.running is not None]
-            server.load = (
-                sum((lane.running or 0.0) + (lane.waiting or 0.0) for lane in reporting)
-                if reporting
-                else None
+            server.load = known_sum(
+                None if lane.running is None else lane.running + (lane.waiting or 0.0)
+                for lane in reading.lanes
             )
             if reading.answer_ms is not None:
                 server.answers_ms.append(reading.answer_ms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from math import ceil, inf
@@ -65,7 +66,6 @@ _SPEED_ROLES = {
     "normal": "good",
     "idle": "muted",
     "unknown": "muted",
-    "throttled": "warn",
     "slow clock": "bad",
     "slow steps": "bad",
 }
@@ -123,12 +123,8 @@ def lost_run(lost: Sequence[LostGpu]) -> Run:
 
 def lost_rows(lost: Sequence[LostGpu], width: int) -> list[Row]:
     """Return a row for each lost GPU with its index, its name and the reason."""
-    return [
-        fit_row(
-            [(f"{gpu.index:>2} lost ", "bad"), (f"{gpu.name or '–'}: {gpu.reason or '–'}", "text")], width
-        )
-        for gpu in lost
-    ]
+    texts = [(f"{gpu.index:>2} lost ", f"{gpu.name or '–'}: {gpu.reason or '–'}") for gpu in lost]
+    return [fit_row([(begin, "bad"), (words, "text")], width) for begin, words in texts]
 
 
 def mig_rows(gpu: GpuReading, width: int) -> list[Row]:
@@ -157,9 +153,7 @@ def of_total(total: float | None, unit: str) -> str:
 
 def fleet_name(gpus: Sequence[GpuReading]) -> str:
     """Return the number and name of the GPUs, such as "8 × NVIDIA H200", for each name that occurs."""
-    names: dict[str, int] = {}
-    for gpu in gpus:
-        names[gpu.name or "–"] = names.get(gpu.name or "–", 0) + 1
+    names = Counter(gpu.name or "–" for gpu in gpus)
     return ", ".join(f"{count} × {name}" for name, count in names.items())
 
 
@@ -322,11 +316,8 @@ def _throttle_run(gpu: GpuReading, view: NodeView) -> Run:
 
 def gpu_totals(gpus: Sequence[GpuReading]) -> tuple[float | None, float | None, GpuReading | None]:
     """Return (mean use in percent, power in watts of all together, the hottest GPU); None where unknown."""
-    hottest = max(
-        (gpu for gpu in gpus if gpu.temperature_c is not None),
-        key=lambda gpu: gpu.temperature_c or 0.0,
-        default=None,
-    )
+    measured = [gpu for gpu in gpus if gpu.temperature_c is not None]
+    hottest = max(measured, key=lambda gpu: gpu.temperature_c or 0.0, default=None)
     percent = known_mean(gpu.utilization_percent for gpu in gpus)
     return percent, known_sum(gpu.power_w for gpu in gpus), hottest
 
@@ -610,6 +601,7 @@ def line_shape(views: Sequence[NodeView], width: int, *, has_cpu_elsewhere: bool
         usual_bar = _TABLE_BAR if name_cells(_TABLE_BAR, 0) >= _NAME else _TINY_BAR
     most = next((count for count in range(len(values), 0, -1) if name_cells(usual_bar, count) >= _NAME), 0)
     without_cpu = min(most, len(values) - has_cpu_elsewhere)
+    # (Cells of the bar, number of values): where whole names are to fit, then where shortened ones are.
     wide = ((usual_bar, most), (usual_bar, without_cpu), (_TINY_BAR, without_cpu))
     narrow = (*((_TINY_BAR, count) for count in range(without_cpu, -1, -1)), (_NO_BAR, 0))
     fitting = (widths for widths in wide if name_cells(*widths) >= longest)

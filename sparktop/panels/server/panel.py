@@ -452,7 +452,7 @@ def footnote(view: BackendView, *, on_board: bool = False, room: int | None = No
 def _start_first(view: BackendView, note: Row, finding: Row, room: int | None) -> tuple[Row, Row]:
     """Return `note` and `finding`; this alone where both have no room, if it is on a start or waking.
 
-    That requests wait, or that the server does not answer, its state and figures show too.
+    Its state and figures say already that requests wait, or that the server does not answer.
     """
     if not finding or _fits([*note, *finding], room):
         return note, finding
