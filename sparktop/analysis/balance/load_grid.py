@@ -280,11 +280,8 @@ def _fullest_slots(columns: Sequence[Sequence[int]], thin: int) -> list[int]:
     backend and each slot the index of a sample, or -1.
     """
     sample_counts = [sum(index >= 0 for index in row) for row in zip(*columns, strict=True)]
-    chosen: list[int] = []
-    for first in range(len(sample_counts) % thin, len(sample_counts), thin):
-        latest_first = reversed(range(first, first + thin))
-        chosen.append(max(latest_first, key=sample_counts.__getitem__))
-    return chosen
+    firsts = range(len(sample_counts) % thin, len(sample_counts), thin)
+    return [max(reversed(range(slot, slot + thin)), key=sample_counts.__getitem__) for slot in firsts]
 
 
 def _poll_skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[int]]) -> float:

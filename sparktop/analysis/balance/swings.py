@@ -293,7 +293,8 @@ def find_herds(
     for piece, backends in served.items():
         test = _test_piece(piece, backends, came, parts)
         tests.append(test)
-        if test.is_by_chance or (excuses_filling and _is_filling(test.leading[0], piece, came, loads)):
+        by_chance = chi_squared_tail(test.chi_squared, test.freedom) > _HERD_CHANCE
+        if by_chance or (excuses_filling and _is_filling(test.leading[0], piece, came, loads)):
             continue
         herds += 1
         if len(test.leading) == 1:  # on a tie the order of backends must not decide
@@ -325,11 +326,6 @@ class _PieceTest(NamedTuple):
     """Degrees of freedom of `chi_squared`."""
     leading: Sequence[int]
     """The backends whose requests exceed their part by most."""
-
-    @property
-    def is_by_chance(self) -> bool:
-        """Whether random routing may have split them so."""
-        return chi_squared_tail(self.chi_squared, self.freedom) > _HERD_CHANCE
 
 
 def _test_piece(

@@ -167,15 +167,9 @@ def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterat
     elif ttft_ms is not None and (is_long or p99 > MOST_LAG_MS):
         most_ms = max(error_ms if is_long else 0.0, p99 if p99 > MOST_LAG_MS else 0.0)
         percent = 100 * most_ms / max(most_ms, ttft_ms)
-        match most_ms > error_ms, is_usual:
-            case True, True:
-                cause = f"own delay (9 of 10 requests: at most {error_ms:.1f} ms)"
-            case True, False:
-                cause = "own delay"
-            case False, True:
-                cause = "own delay in 9 of 10 requests"
-            case _:
-                cause = "wait for a CPU core"
+        cause = "own delay in 9 of 10 requests" if is_usual else "wait for a CPU core"
+        if most_ms > error_ms:
+            cause = "own delay" + (f" (9 of 10 requests: at most {error_ms:.1f} ms)" if is_usual else "")
         words = f"up to {most_ms:.1f} ms of a TTFT is the load generator's {cause}"
         reasons.append((words, percent >= WARN_PERCENT))
     mean = max((lag["mean"] for lag in lags), default=0.0)
