@@ -56,14 +56,7 @@ from sparktop.sweep.formats.tables import (
     row_loads,
     winners,
 )
-from sparktop.sweep.result.results import (
-    CapacityAnswer,
-    ComparisonResult,
-    LevelResult,
-    ProbeResult,
-    SweepResult,
-    level_of,
-)
+from sparktop.sweep.result.results import ComparisonResult, LevelResult, ProbeResult, SweepResult, level_of
 from sparktop.sweep.run.validity import LEAST_RUNS
 from sparktop.sweep.terms.definitions import (
     DECODE_IN_POSTS,
@@ -516,7 +509,8 @@ def _level_table(
     rows: list[tuple[Cell, ...]] = []
     answers = {} if result.capacity is None else result.capacity.answers
     for target, level in levels:
-        probe = answers.get(target.name, CapacityAnswer()).probe(level.point.value)
+        answer = answers.get(target.name)
+        probe = None if answer is None else answer.probe(level.point.value)
         where = load_words(level_of(level), lengths=len({level.pp for level in target.levels}) > 1)
         cells = ["left out", *[UNKNOWN] * (len(columns) - 1)]
         if level.error is None:
