@@ -22,6 +22,7 @@ from typing import TypeAlias, TypeVar, cast
 from msgspec import Struct
 
 from sparktop.model.failure import FailureError, FailureKind
+from sparktop.model.plain import LARGEST
 
 MAX_SAMPLES = 50_000
 """Wanted samples accepted from one page; vLLM 0.32 has about 205 per engine."""
@@ -258,8 +259,9 @@ Labels: TypeAlias = tuple[tuple[str, str], ...]
 """(name, value) of each label, sorted by name. Values are not cleaned; bytes that are not UTF-8 are kept as
 surrogates, so that two different values stay different."""
 Family: TypeAlias = dict[Labels, float]
-"""Value by labels, for all samples of one metric name. A value that is not a number is NaN. An empty family
-means that the name is on the page but a line of it could not be parsed, so no line of it is trusted."""
+"""Value by labels, for all samples of one metric name. A value that is not a number, or beyond `LARGEST`, is
+NaN. An empty family means that the name is on the page but a line of it could not be parsed, so no line of it
+is trusted."""
 
 _MAX_LABELS = 256
 """Labels of one sample; a line with more counts as malformed. vLLM 0.32 has up to 37."""
@@ -275,13 +277,20 @@ _ESCAPED = {b"\\\\": b"\\", b"\\n": b"\n", b'\\"': b'"'}
 
 
 def number(text: str | bytes) -> float:
-    """Return `text` as a float; NaN when it is not a number (`1_000` and non-ASCII digits are rejected)."""
+    """Return `text` as a float; NaN when it is not a number or beyond `LARGEST`, unless infinite.
+
+    `1_000` and non-ASCII digits are rejected.
+    """
     try:
         value = float(text)
     except ValueError:
         return math.nan
     underscore = b"_" in text if isinstance(text, bytes) else "_" in text
-    return math.nan if underscore or not text.isascii() else value
+    return math.nan if underscore or not text.isascii() else _plausible(value)
+
+
+def _plausible(value: float) -> float:
+    return math.nan if LARGEST < abs(value) < math.inf else value
 
 
 def _plain_numbers(texts: list[bytes]) -> list[float] | None:
@@ -290,7 +299,8 @@ def _plain_numbers(texts: list[bytes]) -> list[float] | None:
     if b"_" in joined or not joined.isascii():
         return None
     with suppress(ValueError):
-        return list(map(float, texts))
+        values = list(map(float, texts))
+        return values if sum(map(abs, values)) <= LARGEST else list(map(_plausible, values))
     return None
 
 

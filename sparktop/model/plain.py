@@ -12,6 +12,8 @@ from msgspec import Struct
 
 from sparktop.model.text import clean
 
+LARGEST = 1e18
+"""Largest plausible number: an exabyte, thirty billion years. Sums and squares of such cannot overflow."""
 _TEXT_LIMIT = 1000
 """Most characters of a text."""
 

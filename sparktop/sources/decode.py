@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from sparktop import __version__
 from sparktop.model.failure import FailureError, FailureKind
 from sparktop.model.node import NodeSample
+from sparktop.model.plain import LARGEST
 from sparktop.model.ranks import RANKS_SCHEMA, RanksReply
 from sparktop.model.text import clean
 from sparktop.sources.replies import SCHEMA, Reply
@@ -22,8 +23,6 @@ TEXT_LIMIT = 1000
 """Most characters of a text in a reply."""
 SHORT_LIMIT = 120
 """Most characters of a name in a reply, of which there may be thousands."""
-LARGEST = 1e18
-"""Largest plausible number: an exabyte, thirty billion years."""
 MOST_BYTES = 4 << 20
 """Most bytes of a reply: a minute of samples with eight GPUs and a process table is below 1 MiB."""
 MOST_ITEMS = 64

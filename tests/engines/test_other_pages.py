@@ -113,9 +113,9 @@ def test_an_idle_sglang_without_other_pools_has_an_empty_cache() -> None:
         b"tgi_queue_size %s",
     ],
 )
-@pytest.mark.parametrize("value", [b"NaN", b"-1"])
+@pytest.mark.parametrize("value", [b"NaN", b"-1", b"1e300"])
 def test_a_senseless_value_is_unknown(line: bytes, value: bytes) -> None:
-    """A value that is not a number, negative or infinite is unknown."""
+    """A value that is not a number, negative, infinite or absurd is unknown."""
     (lane,) = read_page(line % value + b"\n", at=0).lanes
     assert {**figures(lane), "per_finished_request": True} == {"lane": "0", "per_finished_request": True}
 

@@ -226,9 +226,9 @@ def test_models_are_clean_and_sorted() -> None:
     assert len(models[2]) == 200
 
 
-@pytest.mark.parametrize("value", ["NaN", "-1", "many"])
+@pytest.mark.parametrize("value", ["NaN", "-1", "many", "+Inf", "1e308", "9223372036854775808"])
 def test_a_number_that_cannot_be_is_unknown(value: str) -> None:
-    """A gauge or counter that is NaN, infinite, negative or text is None; the rest of the page is read."""
+    """A number that is NaN, infinite, negative, absurd or text is None; the rest of the page is read."""
     lane = lane_of(
         f"vllm:num_requests_running {value}",
         f"vllm:kv_cache_usage_perc {value}",

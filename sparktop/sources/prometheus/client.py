@@ -24,6 +24,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from sparktop.model.failure import FailureKind
+from sparktop.model.plain import LARGEST
 from sparktop.model.targets import PrometheusTarget
 from sparktop.model.text import clean
 from sparktop.net.client import OK, Request, Response, SharedSession, in_reader
@@ -85,7 +86,7 @@ class TimeSeries(Struct, frozen=True):
 
     @property
     def value(self) -> float | None:
-        """The newest value; None where it is not a finite number."""
+        """The newest value; None where it is not a number, or beyond `LARGEST`."""
         if not self.samples:
             return None
         _, text = self.samples[-1]
@@ -93,7 +94,7 @@ class TimeSeries(Struct, frozen=True):
             number = float(text)
         except ValueError:
             return None
-        return number if math.isfinite(number) else None
+        return number if abs(number) <= LARGEST else None
 
 
 class _Row(Struct):

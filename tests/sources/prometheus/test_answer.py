@@ -89,3 +89,9 @@ def test_what_is_no_answer_is_refused(text: str) -> None:
     """A fault within the list of series or around it, and an unknown type, in one line."""
     with pytest.raises(AnswerError, match="not one of the Prometheus HTTP API"):
         answer_of(text.encode())
+
+
+@pytest.mark.parametrize("text", ["NaN", "+Inf", "-1e300", "1e308", "many"])
+def test_a_value_that_cannot_be_is_unknown(text: str) -> None:
+    """A newest value that is no number, infinite or absurd is None."""
+    assert TimeSeries({}, [(1.0, "2"), (2.0, text)]).value is None
