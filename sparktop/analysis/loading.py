@@ -125,7 +125,7 @@ class StartClock:
             grown, jumps = memory - self._still_bytes, self._jumps(at, memory)
             if jumps and grown > max(_JUMP_BYTES, _JUMP_SHARE * memory):
                 return POOL
-            if grown > max(_STILL_BYTES, _STILL_SHARE * memory) and self._covers(at, _WINDOW_S):
+            if grown > max(_STILL_BYTES, _STILL_SHARE * memory) and self._covers_window(at):
                 return step if jumps or self._is_still(at, memory) else WEIGHTS
         if step == POOL and memory - self._memory_at(at - _POOL_S) < _STILL_BYTES:
             return GRAPHS
@@ -137,13 +137,11 @@ class StartClock:
 
     def _is_still(self, at: float, memory: int) -> bool:
         """Return whether memory hardly grew over the whole window."""
-        return self._covers(at, _WINDOW_S) and self._growth_bytes(at) < max(
-            _STILL_BYTES, _STILL_SHARE * memory
-        )
+        return self._covers_window(at) and self._growth_bytes(at) < max(_STILL_BYTES, _STILL_SHARE * memory)
 
-    def _covers(self, at: float, seconds: float) -> bool:
-        """Return whether the samples reach back for `seconds`."""
-        return bool(self._samples) and self._samples[0].at <= at - 0.9 * seconds
+    def _covers_window(self, at: float) -> bool:
+        """Return whether the samples reach back for the whole window, nearly."""
+        return bool(self._samples) and self._samples[0].at <= at - 0.9 * _WINDOW_S
 
     def _growth_bytes(self, at: float) -> int:
         """Return by how many bytes memory grew in the window."""

@@ -136,24 +136,23 @@ def _dots_in_cell(height: int, base: int) -> int:
     return min(_DOTS, max(0, height - base))
 
 
-def _column_chars(left: int, right: int, height: int, table: tuple[str, ...]) -> str:
+def _column_chars(left: int, right: int, height: int) -> str:
     """Return the characters of one column of cells, from the bottom up, padded with spaces to `height` cells.
 
-    `left` and `right` are the heights, in dots, of the left and the right dot column. `table` has the
-    characters, in the order of `_SOLID`.
+    `left` and `right` are the heights, in dots, of the left and the right dot column.
     """
     full_cells = min(left, right) // _DOTS
     ends = (max(left, right) + _DOTS - 1) // _DOTS
     between = "".join(
-        table[5 * _dots_in_cell(left, base) + _dots_in_cell(right, base)]
+        _SOLID[5 * _dots_in_cell(left, base) + _dots_in_cell(right, base)]
         for base in range(full_cells * _DOTS, ends * _DOTS, _DOTS)
     )
-    return (table[-1] * full_cells + between).ljust(height)
+    return (_SOLID[-1] * full_cells + between).ljust(height)
 
 
 @lru_cache(maxsize=_COLUMNS_KEPT)
 def _area_column(left: int, right: int, height: int) -> str:
-    return _column_chars(left, right, height, _SOLID)[::-1]
+    return _column_chars(left, right, height)[::-1]
 
 
 def area(values: GraphValues, width: int, height: int, top: float, *, end_slot: int = 1) -> list[str]:
@@ -252,7 +251,7 @@ def _stack_column(left: tuple[int, int], right: tuple[int, int], height: int) ->
     areas), in dots.
     """
     layers = _column_layers(left, right, height)
-    solid = _column_chars(left[1], right[1], height, _SOLID)
+    solid = _column_chars(left[1], right[1], height)
     chars = [
         solid[row] if layer != UPPER else _upper_cell(left, right, row) for row, layer in enumerate(layers)
     ]
