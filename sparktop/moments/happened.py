@@ -195,7 +195,8 @@ def pivot(moment: Moment, at: datetime | None = None) -> Event | None:
     candidates = [
         event
         for event in moment.events
-        if event.phase is not Phase.END and (at is None or at <= event.at < at + timedelta(minutes=1))
+        if (event.phase is not Phase.END or event.count > 1)
+        and (at is None or at <= event.at < at + timedelta(minutes=1))
     ]
     return min(candidates, key=lambda event: (-event.severity.rank, event.at), default=None)
 
@@ -374,12 +375,14 @@ def _event_line(event: Event) -> Line:
     label = event.message if event.about is None else condition_label(event.about)
     if event.kind == STATE and (event.about or "").endswith(f"/{_LOADING}"):
         label = _LOADING
+    counted_s = timedelta(seconds=event.span_s or 0.0)  # of a folded line, which has the time of its newest
     return Line(
-        event.since,
+        event.since - counted_s,
         event.subject,
         event.message,
         label,
         event.severity,
+        event.since if counted_s else None,
         about=event.about,
         phase=event.phase,
         count=event.count,

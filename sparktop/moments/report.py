@@ -488,10 +488,9 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
 
 def _main_event_section(moment: Moment, event: Event) -> Section:
     """Return a table of the figures that moved from the minute before an event to the minute after it."""
-    words = (
-        f"At {_time_words(moment, event.at)} {code(event.subject)}: {escaped(clean(event.message, _LONG))}"
-    )
-    return _around_section(moment, compare_minutes(moment, event.at), (words,))
+    since = event.since
+    words = f"At {_time_words(moment, since)} {code(event.subject)}: {escaped(clean(event.message, _LONG))}"
+    return _around_section(moment, compare_minutes(moment, since), (words,))
 
 
 def _around_section(moment: Moment, seen: Around, words: tuple[str, ...] = ()) -> Section:

@@ -326,7 +326,8 @@ def _judge_restarts(alerts: ActiveAlerts, key: SourceKey, track: BackendTrack, w
         alerts.clear(restarts_id, when)
         return
     severity = Severity.CRITICAL if count >= RESTARTS_CRITICAL else Severity.WARNING
-    message = f"restarted {count} times in {span_text(when.at - restarted_at[0])}: its log says why it ends"
+    span = span_text(restarted_at[-1] - restarted_at[0])
+    message = f"restarted {count} times in {span}: its log says why it ends"
     limit = RESTARTS_CRITICAL if severity is Severity.CRITICAL else RESTARTS_WARN
     values = _restart_values(track, limit, when)
     alerts.hold(restarts_id, severity, key.name, message, values, when)

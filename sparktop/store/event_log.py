@@ -213,7 +213,8 @@ def _is_since(event: Event, about: str | None, first_s: float) -> bool:
 def _detail_text(event: Event) -> str:
     """Return ": " and the part of the event's message after the condition's name; "" if there is none."""
     label = condition_label(event.about or "")
-    detail = event.message.removeprefix(label).lstrip().removeprefix("begins").removeprefix(": ")
+    told = event.message.removeprefix(event.counted if event.count > 1 else label)
+    detail = told.lstrip().removeprefix("begins").removeprefix(": ")
     return f": {detail}" if detail else ""
 
 
@@ -233,7 +234,8 @@ def _settled_event(line: Event, repeats: _Repeats, instant: Instant) -> Event:
     since = numbers.age(quiet_s)
     settled = replace(line, at=instant.wall, at_s=instant.at)
     if line.phase is Phase.END:
-        return replace(settled, message=f"quiet for {since} ({line.counted} before)", severity=Severity.INFO)
+        message = f"quiet for {since} ({line.counted} before)"
+        return replace(settled, message=message, severity=Severity.INFO, count=1, span_s=None)
     message = f"{line.counted}, the last for {since} now{_detail_text(newest)}"
     return replace(settled, message=message, duration_s=quiet_s)
 

@@ -43,6 +43,7 @@ from sparktop.panels.parts.text import row_text
 from sparktop.recording.past import Past
 from sparktop.recording.player import Recording, Span
 from sparktop.recording.recorder import Recorder
+from sparktop.report import cell
 from sparktop.store import SourceKey, Store
 from tests.moments.conftest import OUTAGE_S, Recorded, wall
 
@@ -181,6 +182,21 @@ def test_a_condition_begins_before_it_is_told() -> None:
         moment(event(25, "unreachable", phase=Phase.BEGIN), replace(end, duration_s=48.0))
     )
     assert [(line.at, line.until) for line in lines] == [(at(12), at(60))]
+
+
+def test_a_line_with_a_count_has_the_time_of_its_occurrences_and_is_a_main_event() -> None:
+    """An outage that is over is not forgotten where there were several; a report has one time for it."""
+    down = replace(
+        event(100, "unreachable", phase=Phase.END, severity=Severity.CRITICAL), count=3, span_s=80.0
+    )
+    kv_full = replace(event(200, "kv-full", "b", phase=Phase.BEGIN), count=4, span_s=26.0, duration_s=60.0)
+    shown = moment(down, kv_full)
+    assert [(line.at, line.until) for line in what_happened(shown)[0]] == [
+        (at(20), at(100)),
+        (at(114), at(140)),
+    ]
+    assert pivot(shown) is down
+    assert f"At {cell.time_of(at(140))} `b`" in moment_report(moment(kv_full), "md")
 
 
 def test_a_page_of_a_recording_has_every_event(recorded: Recorded) -> None:

@@ -179,8 +179,12 @@ def test_what_settles_is_announced_with_the_state_that_remains() -> None:
     assert (told.announced[-1].phase, told.announced[-1].at_s) == (Phase.END, 248)
     told.cycle(1000, 3)
     told.begin(1120)
+    replayed = Told()
+    replayed.log.adopt(told.log.view())
     for at in range(1121, 1300):
         told.log.settle(instant(at))
+        replayed.log.settle(instant(at))
+    assert replayed.lines == told.lines
     assert told.lines[-1] == "down 4 times in 2 min, the last for 1 min now: nothing listens"
     assert (told.announced[-1].severity, told.announced[-1].phase) == (Severity.CRITICAL, Phase.BEGIN)
     assert told.announced[-1].since == wall(1120)
