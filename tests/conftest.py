@@ -15,6 +15,7 @@ import importlib
 import inspect
 import os
 import selectors
+import signal
 import subprocess
 import sys
 import threading
@@ -233,8 +234,10 @@ def _counted_select(select: Callable[..., list[Any]]) -> Callable[..., list[Any]
 
 
 def pytest_configure() -> None:
-    """Install the guard, once per process."""
+    """Install the guard, once per process; let programs that tests start hear SIGINT."""
     sys.addaudithook(_watch_events)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in a background job of a script, and all below
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     _wrap(time, "sleep", _counted_sleep)
     _wrap(os, "openpty", _forbidden_as("os.openpty"))
     _wrap(selectors.DefaultSelector, "select", _counted_select)
