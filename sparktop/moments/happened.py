@@ -58,6 +58,10 @@ _LEAST_VALUES = 3
 """A standard deviation of fewer values says nothing."""
 _STATE_KINDS = ("state", "unreachable", "stuck", "blocked")
 """Kinds of events that say what a server's state became."""
+_STANDING = frozenset(
+    (BackendState.UNREACHABLE, BackendState.STUCK, BackendState.SUSPECT, BackendState.STILL)
+)
+"""States that such an event begins, and whose end another one tells."""
 _NOTABLE = {"tok/s": 50.0, "": 2.0, "%": 20.0, "s": 0.05, "GiB": 4.0, "W": 20.0, "°C": 40.0, "MHz": 200.0}
 """By unit: the least mean that is worth the first place."""
 SWEEP = "sweep"
@@ -347,9 +351,13 @@ def _lines_without_event(moment: Moment) -> Iterator[Line]:
     """Yield the lines of changes and verdicts that no event tells."""
     told_at: dict[tuple[str, str | None], list[datetime]] = defaultdict(list)
     for event in moment.events:
-        told_at[event.subject, event.kind].append(event.at)
+        # A line with a count tells that its condition began, not that it ended.
+        is_end = event.phase is Phase.END and event.count == 1 and event.kind in _STATE_KINDS
+        told_at[event.subject, f"{event.kind} ended" if is_end else event.kind].append(event.at)
     for change in moment.changes:
-        kinds = _STATE_KINDS if change.what == STATE else (change.what,)
+        kinds: tuple[str, ...] = _STATE_KINDS if change.what == STATE else (change.what,)
+        if change.before in _STANDING and change.after not in _STANDING:
+            kinds = (STATE, *(f"{kind} ended" for kind in kinds))
         if not any(_is_near(change.at, told_at[change.subject, kind]) for kind in kinds):
             yield _change_line(change)
     for spell in moment.spells:

@@ -199,6 +199,21 @@ def test_a_line_with_a_count_has_the_time_of_its_occurrences_and_is_a_main_event
     assert f"At {cell.time_of(at(140))} `b`" in moment_report(moment(kv_full), "md")
 
 
+@pytest.mark.parametrize("times", [1, 3])
+def test_states_after_outages_are_told_unless_an_event_does(times: int) -> None:
+    """Of one outage, events tell begin and end; a line for several tells no end, so the state is told."""
+    down = replace(
+        event(100, "unreachable", phase=Phase.END if times > 1 else Phase.BEGIN), count=times, span_s=80.0
+    )
+    up = [event(108, "unreachable", phase=Phase.END)] if times == 1 else []
+    states = ("busy", "unreachable", "idle")
+    changes = [FactChange(at(95 + 10 * one), "a", "state", states[one], states[one + 1]) for one in range(2)]
+    lines, _ = what_happened(replace(moment(down, *up), changes=tuple(changes)))
+    assert [line.words for line in lines if "state" in line.words] == (
+        ["state: unreachable → idle"] if times > 1 else []
+    )
+
+
 def test_a_page_of_a_recording_has_every_event(recorded: Recorded) -> None:
     """The events of the span are on the page with their words, and its first line is the outage."""
     span = recorded.moment(20)
