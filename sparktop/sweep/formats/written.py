@@ -366,7 +366,7 @@ def _last_sections(result: SweepResult, privacy: SweepPrivacy) -> list[Section]:
     lines = [f"{code(target.name)}: {code(target.url)}" for target in result.targets if target.url]
     more = [Section("Addresses", items=tuple(lines))] if lines else []
     has_command = not (privacy.anonymous or result.joined_from)
-    command = repeat_command(result, addresses=privacy.addresses) if has_command else ""
+    command = repeat_command(result, addresses=privacy.addresses, places=True) if has_command else ""
     return [*more, Section("The same again", command=command)] if command else more
 
 
