@@ -94,6 +94,7 @@ WRONG = [
     ("ftp://host", "ftp:// is not watched"),
     ("sweep 127.0.0.1:1 --pp 10m", "a whole number, 1 to 10,000,000, not '10m' (10,485,760)"),
     ("demo --backends 9", "argument --backends: must be a whole number, 1 to 8, not '9'"),
+    ("config check", "sparktop: there is no 'check': choose from themes"),
     ("demo --scenario rain", "--scenario: there is no 'rain'"),
     ("snapshot --format xml", "--format: there is no 'xml'"),
     ("snapshot --size 10x5", "argument --size: must be COLSxROWS, 60x16 to 500x300, not '10x5'"),

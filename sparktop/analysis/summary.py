@@ -19,6 +19,7 @@ _SHORT = 32
 """Most characters of its first clause, where that has a value, in place of the condition's name."""
 _CLAUSE = re.compile(r" \(|; |: ")
 """Ends the first clause of a sentence."""
+_SENTENCE_END = re.compile(r"(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)(?<!\bapprox)\. |: (?=its log)")
 _FIRST_CHOICE = re.compile(r" or |, ")
 """Ends the first of several suggestions."""
 _SILENCING = {"start-stuck", "stuck", "engine-dead", "unreachable"}
@@ -126,7 +127,7 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Summary:
     elif kind in {"slow-clock", "slow-steps"}:
         fixes = (node.speed.fix for node in snapshot.nodes if node.name == alert.subject)
         hint = _CLAUSE.split(next(fixes, None) or "")[0]
-    sentence = re.split(r"\. |: (?=its log)", message)[0]
+    sentence = _SENTENCE_END.split(message)[0]
     if kind == "stuck":
         stuck = (view.progress for view in snapshot.backends if view.name == alert.subject and view.progress)
         for progress in stuck:

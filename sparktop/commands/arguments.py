@@ -110,7 +110,8 @@ def _choice_words(message: str) -> str:
     hint = did_you_mean(value, choices)
     if not hint and len(choices) <= _FEW_CHOICES:
         hint = f": choose from {', '.join(choices)}"
-    return f"{option}: there is no '{value}'{hint}"
+    of = f"{option}: " if option.startswith("-") else ""  # the name of a word alone would be a riddle
+    return f"{of}there is no '{value}'{hint}"
 
 
 class _Removed(argparse.Action):

@@ -292,23 +292,6 @@ def duration_words(seconds: float | None) -> str:
     return f"{minutes} min {left_s} s" if left_s else f"{minutes} min"
 
 
-_WIDE = 6.0
-"""Ratio of the ends of a forecast above which it is too wide to plan with."""
-
-
-def forecast_words(least_s: float, most_s: float) -> str:
-    """Format a forecast of a duration: as `range_words`, or of a wide range "about 5 min, up to 27 min".
-
-    The first is the middle of the range on a logarithmic scale.
-    """
-    if most_s <= _MINUTE_S or not 0 < least_s < most_s / _WIDE:
-        return range_words(least_s, most_s)
-    middle_s = math.sqrt(least_s * most_s)
-    step_s = 10 if middle_s < _MINUTE_S else _MINUTE_S
-    middle = duration_words(step_s * round(middle_s / step_s))
-    return f"about {middle}, {range_words(0.0, most_s)}"
-
-
 def range_words(least_s: float, most_s: float) -> str:
     """Format a range of durations, rounded outwards: "20 to 35 s", "40 s to 2 min", "2 to 4 min".
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.graphics.numbers import forecast_words
+from sparktop.graphics.numbers import range_words
 from sparktop.model.event import Severity
 from sparktop.model.instant import Countdown
 from sparktop.model.snapshot import Snapshot
@@ -121,7 +121,7 @@ def _question(plan: Plan, snapshot: Snapshot | None) -> str:
     else:
         words += f" to find the most {plan.capacity.kind.amount}"
     time = expected.time
-    return f"{words}?" if time is None else f"{words}, for {forecast_words(time.least_s, time.most_s)}?"
+    return f"{words}?" if time is None else f"{words}, for {range_words(time.least_s, time.most_s)}?"
 
 
 class SweepDesk:

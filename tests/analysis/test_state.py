@@ -205,6 +205,21 @@ def test_the_most_severe_comes_first_then_what_can_be_mended() -> None:
     assert shown(hot, swing, balance=(replace(SWING, hint=None),)).short == "n hot GPU"
 
 
+@pytest.mark.parametrize(
+    ("sentence", "end"),
+    [
+        ("1.5 of 64 GiB left", ""),
+        ("9000 on a vs. 1500 on b", ". "),
+        ("approx. 2 links, e.g. p0.1 of spark-a.lan, i.e. all", ". Look there"),
+        ("rank 1 has ended", ": its log: no memory"),
+    ],
+)
+def test_only_the_first_sentence_of_an_alert_is_in_the_verdict(sentence: str, end: str) -> None:
+    """The full stop of an abbreviation, a number or a host's name ends no sentence."""
+    found = shown(alert("node:short:headroom", message=f"{sentence}{end}"))
+    assert found.words == f"short: {sentence}"
+
+
 def test_every_alert_has_words_and_a_key() -> None:
     """An alert without a text of its own is named by its condition."""
     full = shown(alert("backend:a:kv-full", message="98 % of the KV cache or more is used"))

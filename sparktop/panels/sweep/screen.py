@@ -300,7 +300,6 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
     """Draw a sweep (a benchmark), running or finished, as exactly `height` rows of `width` cells."""
     inner, inside = width - 4, height - 2
     key_hint = "enter whole sweep" if selected else ""  # else both keys open the selected panel
-    legend = marks_key(view, inner - len(f" {key_hint} " if key_hint else "")) if view.status.over else []
     if not view.status.over:
         rows = _running_rows(view, inner, inside)
     elif view.plots and width >= _BESIDE_FROM and inside >= _LEAST_CURVES:
@@ -318,7 +317,7 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
         simulated=view.simulated,
         status=status_run(view),
         note=key_hint,
-        footnote=legend,
+        footnote=marks_key(view, inner - len(key_hint) - 2, rows) if view.status.over else [],
         selected=selected,
     )
 

@@ -6,7 +6,7 @@ table of a capacity search stand the loads that it tried and how its conditions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.model.judgement import TOO_SCATTERED
 from sparktop.model.load import Level, LoadKind
 from sparktop.model.sweep import (
     ColumnRank,
@@ -323,12 +322,12 @@ def _bar_value_text(bar: ConditionBar) -> str:
 
 
 BEST, ALIKE, SCATTERED = "◆", "◇", "◌"
-"""Marks of the best value of a column, of one that does not differ significantly from it, and of one that
-cannot be compared with it."""
+"""Marks of the best value of a column, of one that does not differ significantly from it, and of one so
+scattered that it cannot be told from it."""
 _RANK_SIGNS = {
     ColumnRank.BEST: (BEST, "best value", "best"),
     ColumnRank.TIED: (ALIKE, "no clear difference from it", "unclear"),
-    ColumnRank.SCATTERED: (SCATTERED, f"{TOO_SCATTERED} with it", TOO_SCATTERED),
+    ColumnRank.SCATTERED: (SCATTERED, "perhaps as good: it cannot be told from it", "perhaps as good"),
 }
 """(Sign, meaning, meaning in few words) of each rank."""
 MARK_SIGNS = {MarkKind.WARNING: "!", MarkKind.SLOW: "▾", MarkKind.NOTE: "·"}
@@ -496,8 +495,10 @@ def side_by_side_tables(view: SweepView, width: int, height: int) -> list[Row]:
     return [fit_row(row, width) for row in side_by_side(tables, [cells] * len(tables), _TABLE_GAP)][:height]
 
 
-def marks_key(view: SweepView, room: int) -> Row:
+def marks_key(view: SweepView, room: int, shown: Sequence[Row] | None = None) -> Row:
     """Return the meaning of the marks of a sweep's levels in at most `room` cells, for a frame's lower edge.
+
+    These are the marks in the rows `shown`, or those of all columns.
 
     The words of the marks stand behind each sign where they fit, else what the sign means. Of errors of the
     TTFT the largest is named.
@@ -512,7 +513,16 @@ def marks_key(view: SweepView, room: int) -> Row:
     columns = columns_of(view, _load_kind(view))
     legends = [_signs_row(view, columns, words), _signs_row(view, columns)]
     legends.append(_signs_row(view, columns, short=True))
+    if shown is not None:
+        signs = {sign for row in shown for text, _ in row for sign in text}
+        legends = [_of_signs(legend, signs) for legend in legends]
     return next((row for row in legends if row_width(row) <= room), [])
+
+
+def _of_signs(legend: Row, signs: Container[str]) -> Row:
+    """Return the pairs of a sign and its meaning of a legend whose sign is among `signs`."""
+    pairs = zip(legend[::2], legend[1::2], strict=True)
+    return [run for pair in pairs if pair[0][0].strip() in signs for run in pair]
 
 
 def _signs_row(

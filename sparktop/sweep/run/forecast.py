@@ -10,7 +10,7 @@ from statistics import fmean
 
 from msgspec import Struct
 
-from sparktop.graphics.numbers import duration_words, forecast_words
+from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
 from sparktop.model.snapshot import Snapshot
@@ -427,8 +427,10 @@ def _time_words(expected: Forecast) -> str:
     if expected.time is None:
         return f"duration {expected.why}"
     more = expected.most_concurrency
-    further = "" if more is None else f", up to c = {more}{' (all slots)' if expected.fills_slots else ''}"
-    time = forecast_words(expected.time.least_s, expected.time.most_s)
+    further = (
+        "" if more is None else f", then up to c = {more}{' (all slots)' if expected.fills_slots else ''}"
+    )
+    time = range_words(expected.time.least_s, expected.time.most_s)
     levels = f"{expected.levels} level{'' if expected.levels == 1 else 's'}"
     return f"{levels}{further}, in {time} ({expected.why})"
 

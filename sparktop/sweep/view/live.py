@@ -15,7 +15,7 @@ from time import monotonic
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.graphics.numbers import forecast_words
+from sparktop.graphics.numbers import range_words
 from sparktop.model.instant import Countdown, TimeRange
 from sparktop.model.load import Level, LevelEnded, LoadKind, LoadMode, RequestEnded
 from sparktop.model.snapshot import Snapshot
@@ -79,7 +79,7 @@ def countdown_of(
         requests=expected.requests,
         at_least=expected.at_least,
         warm_ups=expected.warm_ups,
-        time="" if time is None else forecast_words(time.least_s, time.most_s),
+        time="" if time is None else range_words(time.least_s, time.most_s),
         left_s=left_s,
         whole_s=whole_s,
         simulated=snapshot.simulated,

@@ -19,7 +19,6 @@ from sparktop.model.judgement import (
     NO_DIFFERENCE,
     NO_WINNER,
     NOT_TESTED,
-    TOO_SCATTERED,
     UNFAIR,
     Name,
     Outcome,
@@ -660,7 +659,8 @@ def _headline_of_length(
         parts.append(f"mean TTFT {METRICS['ttft_ms'].text(named.ttft_ms.mean)} ms")
     if others:
         parts.append(f"no clear gain at {_points_words(others)}")
-    parts += [f"{TOO_SCATTERED} with {_points_words(best.scattered)}"] if best.scattered else []
+    if best.scattered:
+        parts.append(f"perhaps as good, too scattered to tell: {_points_words(best.scattered)}")
     parts += [NOT_TESTED] if best.is_untested else []
     beyond = _words_beyond_best(result, target, levels, named, others, metric) if len(levels) > 1 else ""
     return "; ".join(parts) + beyond

@@ -257,9 +257,15 @@ def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
     scattered = replace(
         view, rows=tuple(replace(row, ranks={"decode_tps": ColumnRank.SCATTERED}) for row in view.rows)
     )
-    assert "◌ too scattered to compare with it" in row_text(table_rows(scattered, 120, 12)[-1])
+    assert "◌ perhaps as good: it cannot be told from it" in row_text(table_rows(scattered, 120, 12)[-1])
     assert all("◌" in row_text(row) for row in table_rows(scattered, 120, 12)[1:2])
-    assert "◌ too scattered to compare" in row_text(marks_key(scattered, 60))
+    assert "◌ perhaps as good" in row_text(marks_key(scattered, 60))
+    peak = {"peak_tps": ColumnRank.SCATTERED}
+    hidden = replace(view, rows=tuple(replace(row, ranks={**row.ranks, **peak}) for row in view.rows))
+    edge = row_text(sweep_band(hidden, 80, 9, selected=True)[-1])
+    assert "◆ best" in edge
+    assert "◌" not in edge, "a sign that is not on the panel"
+    assert "◌ perhaps as good" in row_text(marks_key(hidden, 100))
     narrow = row_text(marks_key(view, 50))
     assert "◇ unclear" in narrow  # where it is not shown that values are alike
     notes = [Mark("client_lag", f"too high by {at}", "", MarkKind.NOTE, ttft_percent=at) for at in (0.4, 1.4)]

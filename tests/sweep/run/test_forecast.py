@@ -57,7 +57,7 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert known(found.time).least_s == known(plain.time).least_s
     assert known(found.time).most_s > known(plain.time).most_s
     assert re.fullmatch(
-        r"2 levels, up to c = 8, in [^(]+ \(estimated from your sweep of .*\)", pieces(found)[2]
+        r"2 levels, then up to c = 8, in [^(]+ \(estimated from your sweep of .*\)", pieces(found)[2]
     )
     assert plan_line(plan).startswith(
         "c = 1, 2 requests at once, then up to 8 while tok/s rise: at least 9 requests and "
@@ -72,7 +72,7 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert wide_time.most_s > its_levels.most_s
     full = swept()
     full = full.with_target(full.targets[0].model_copy(update={"slots": 4}))
-    assert pieces(forecast(plan, [full]))[2].startswith("2 levels, up to c = 4 (all slots), in ")
+    assert pieces(forecast(plan, [full]))[2].startswith("2 levels, then up to c = 4 (all slots), in ")
     seen = Store(Watch(backends=(BackendTarget("a", A.url),))).snapshot()
     seen = replace(seen, backends=(replace(seen.backends[0], slots=4),))
     assert "then up to 4 while tok/s rise" in plan_line(plan, (), seen)

@@ -110,7 +110,7 @@ def test_chance_is_named() -> None:
     assert answered(lower).endswith("; no clear gain at c = 8; at c = 16 −49 %")
     scattered = answered([level(4, 80, 100, 120), level(8, 90, 190, 230)])
     assert scattered.startswith("best: c = 8, 170.0 tok/s decode; ")
-    assert scattered.endswith("; too scattered to compare with c = 4")
+    assert scattered.endswith("; perhaps as good, too scattered to tell: c = 4")
     single = [level(4, 100), level(8, 110)]
     assert "; too few runs to test; still rising" in answered(single)
 
