@@ -57,6 +57,7 @@ _ALERTS: Mapping[str, Condition] = {
     "slower-than-best": Condition(summary="is slower than its best"),
     "gpu-lost": Condition("GPU lost"),
     "gpus-gone": Condition("no GPU answers"),
+    "not-judged": Condition(summary="cannot be judged", hint="report the error in its log"),
     "rdma-errors": Condition("RDMA errors", hint="check cable and port"),
     **dict.fromkeys(("machines-differ", "slow-link"), Condition()),
     "machine-setup": Condition(summary="has a setting to mend"),

@@ -435,6 +435,10 @@ OTHER_ALERTS: Mapping[str, Explained] = {
         "a GPU that was there does not answer any more (Xid, fallen off the bus)", "dmesg; reboot"
     ),
     "gpus-gone": Explained("the driver does not answer any more", "nvidia-smi; dmesg; reboot"),
+    "not-judged": Explained(
+        "a rule of sparktop failed by an error: a verdict on it is missing, all others go on",
+        "report the error in the log of sparktop; update sparktop",
+    ),
     "rdma-errors": Explained(
         f"{_NODE.rdma_errors_warn_per_s:g} or more errors per second on a RDMA link", "check cable and port"
     ),

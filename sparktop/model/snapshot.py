@@ -745,8 +745,12 @@ class EachServer:
         self._make = make
         self._servers: dict[str, ServerRule] = {}
 
+    def servers(self, now: Situation) -> Mapping[str, ServerRule]:
+        """Return the rule of each server that is watched now, by its name."""
+        self._servers = {name: self._servers.get(name) or self._make() for name in now.backends}
+        return self._servers
+
     def look(self, now: Situation) -> Iterator[Finding]:
         """Yield what holds now of each server."""
-        self._servers = {name: self._servers.get(name) or self._make() for name in now.backends}
-        for name, rule in self._servers.items():
+        for name, rule in self.servers(now).items():
             yield from rule.look(now, now.backends[name])

@@ -13,6 +13,7 @@ from sparktop.model.event import Event, Severity
 from sparktop.model.instant import Instant
 from sparktop.store.balance_groups import EVERY_S, BalanceWatch, JudgedGroup, period
 from sparktop.store.event_log import ActiveAlerts, lasted_s
+from sparktop.store.faults import JudgingFaults
 
 LOOKED_AT_S = 3 * EVERY_S
 """Groups count as being judged for this many seconds after the last call of `judge_due`."""
@@ -68,7 +69,11 @@ class GroupBalances:
         self._own_load, self._own_load_changed_at = self._own_load - names, self._judged_at
 
     def judge_due(
-        self, when: Instant, find_groups: Callable[[], Sequence[JudgedGroup]], alerts: ActiveAlerts
+        self,
+        when: Instant,
+        find_groups: Callable[[], Sequence[JudgedGroup]],
+        alerts: ActiveAlerts,
+        faults: JudgingFaults,
     ) -> list[Event]:
         """Judge each group whose next judgement is due, update its alert, and return the events to announce.
 
@@ -83,6 +88,7 @@ class GroupBalances:
             self._lanes_of = {group.lanes_of: group.name for group in within if group.lanes_of is not None}
             for name in self._watches.keys() - {group.name for group in self._groups}:
                 alerts.clear(self._watches.pop(name).alert_id, when)
+                faults.forget(f"balance:{name}", when)
         events: list[Event] = []
         judged = 0
         for group in sorted(self._groups, key=lambda group: self._watch(group.name).judged_at_s):
@@ -91,7 +97,13 @@ class GroupBalances:
             if judged and judged + len(group.members) > MOST_AT_ONCE:
                 break
             judged += len(group.members)
-            event = self._judge_group(group, self._watch(group.name), when, alerts)
+            watch, event = self._watch(group.name), None
+            judged_before_s = watch.judged_at_s
+            with faults.kept_to(f"balance:{group.name}", "balance", when):
+                event = self._judge_group(group, watch, when, alerts)
+            if watch.judged_at_s == judged_before_s:
+                watch.fail(when.at)
+                alerts.clear(watch.alert_id, when, unknown="it cannot be judged")
             if event is not None:
                 events.append(event)
         return events

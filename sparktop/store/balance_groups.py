@@ -75,6 +75,11 @@ class BalanceWatch:
         self.last_loss = (-math.inf, 0.0)
         self.in_sweep, self.judged_from_s = in_sweep, at_s
 
+    def fail(self, at_s: float) -> None:
+        """Show no verdict, as the evaluation at `at_s` failed; evaluate again in the next period."""
+        self.restart(self.judged_from_s, in_sweep=self.in_sweep)
+        self.judged_at_s, self.balance, self._had_loads = at_s, None, True
+
     def is_due(self, at_s: float) -> bool:
         """Return whether to judge the group again at `at_s` (monotonic seconds).
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 from sparktop.model.event import Finding
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import EachServer, Rule, Situation
 from sparktop.model.text import clean
 from sparktop.store.event_log import ActiveAlerts
+from sparktop.store.faults import JudgingFaults
 from sparktop.store.sources import SourceKey
 
 _LONGEST = 400
@@ -39,14 +41,15 @@ class CurrentFindings:
             if finding.kind == kind and finding.severity and not finding.of_machine
         }
 
-    def judge(self, now: Situation, alerts: ActiveAlerts, when: Instant) -> None:
+    def judge(self, now: Situation, alerts: ActiveAlerts, faults: JudgingFaults, when: Instant) -> None:
         """Apply all rules; raise, update and clear their alerts."""
         self._rules = self._rules or every_rule()
         by_subject: dict[SourceKey, list[Finding]] = {}
-        for rule in self._rules:
-            for finding in rule.look(now):
-                key_of = SourceKey.node if finding.of_machine else SourceKey.backend
-                by_subject.setdefault(key_of(finding.subject), []).append(finding)
+        for label, name, look in self._looks(now):
+            with faults.kept_to(label, name, when):
+                for finding in look():
+                    key_of = SourceKey.node if finding.of_machine else SourceKey.backend
+                    by_subject.setdefault(key_of(finding.subject), []).append(finding)
         self._findings = {key: _most_severe(findings) for key, findings in by_subject.items()}
         held_ids: set[str] = set()
         for key, findings in self._findings.items():
@@ -64,6 +67,16 @@ class CurrentFindings:
         for alert_id in self._alerts - held_ids:
             alerts.clear(alert_id, when)
         self._alerts = held_ids
+
+    def _looks(self, now: Situation) -> Iterator[tuple[str, str, Callable[[], Iterable[Finding]]]]:
+        """Yield (what it judges, name, a function that applies it) of each rule, by server where it can."""
+        for rule in self._rules:
+            if isinstance(rule, EachServer):
+                for server, its_rule in rule.servers(now).items():
+                    look = partial(its_rule.look, now, now.backends[server])
+                    yield SourceKey.backend(server).label, type(its_rule).__name__, look
+            else:
+                yield "rules:machines", type(rule).__name__, partial(rule.look, now)
 
 
 def every_rule() -> Sequence[Rule]:

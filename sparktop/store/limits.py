@@ -17,11 +17,14 @@ from sparktop.analysis.evidence import Evidence, MachineEvidence, Peer, Poll
 from sparktop.analysis.state import limit_to_show
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
 from sparktop.model.event import Finding, Progress
+from sparktop.model.instant import Instant
 from sparktop.model.series import known_mean, sum_if_all_known
 from sparktop.model.snapshot import BackendView, Limit, LimitKind
 from sparktop.store.backend import BackendTrack
+from sparktop.store.faults import JudgingFaults
 from sparktop.store.node import NodeTrack
 from sparktop.store.routers import STUCK, Group, Routed, RouterTrack
+from sparktop.store.sources import SourceKey
 
 EVERY_S = 5.0
 """Seconds between two verdicts on the limit of one backend."""
@@ -93,19 +96,21 @@ class ServerLimits:
 
     def judge_due(
         self,
-        at: float,
+        when: Instant,
+        faults: JudgingFaults,
         backends: Mapping[str, BackendTrack],
         nodes: Mapping[str, NodeTrack],
         routed: Routed,
         groups: Iterable[Balance] = (),
         slow_links: Mapping[str, Finding] = MappingProxyType({}),
     ) -> None:
-        """Judge the backends that are due at `at` (monotonic seconds), those waiting longest first.
+        """Judge the backends that are due at `when`, those waiting longest first.
 
         `groups` are the newest verdicts on groups, which have been judged before: a limit that contradicts
         the verdict on its group is judged again at once, or not shown until then, and one that names another
         cost of it at once. `slow_links` are the findings about backends whose ranks wait for a slow link.
         """
+        at = when.at
         self._states = {name: self._states.get(name) or _LimitState() for name in backends}
         splits = {name: group for group in groups if group.lanes_of is None for name in group.backends}
         for name, judged in self._states.items():
@@ -131,8 +136,9 @@ class ServerLimits:
                 others = (other for node in track.view.nodes for other in running.get(node, ()))
                 neighbours = tuple(other for other in dict.fromkeys(others) if other != name)
                 slow_link = slow_links.get(name)
-                evidence = _evidence(track, backends, nodes, routed, neighbours, split, slow_link)
-                limit, gpu_percent = limited_by(evidence), gpu_at_work(evidence)
+                with faults.kept_to(SourceKey.backend(name).label, "its limit", when):
+                    evidence = _evidence(track, backends, nodes, routed, neighbours, split, slow_link)
+                    limit, gpu_percent = limited_by(evidence), gpu_at_work(evidence)
             judged.keep(limit)
             judged.gpu_percent, judged.next_gpu = gpu_percent or judged.next_gpu, gpu_percent
         for name, track in backends.items():

@@ -34,6 +34,7 @@ from sparktop.model.snapshot import NODE_INTERVALS
 from sparktop.store.alerts import ended_words
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
+from sparktop.store.faults import JudgingFaults
 from sparktop.store.node import NodeTrack
 from sparktop.store.sources import SourceKey
 
@@ -123,6 +124,7 @@ class Standstills:
         backends: Mapping[str, BackendTrack],
         nodes: Mapping[str, NodeTrack],
         alerts: ActiveAlerts,
+        faults: JudgingFaults,
         interval_s: float,
         when: Instant,
     ) -> list[Event]:
@@ -135,13 +137,14 @@ class Standstills:
             if track.health.failure is not None or track.health.good_at is None:
                 nodes_asked.update(track.view.nodes if self._standing[name].since is not None else ())
                 continue
-            machines = _Machines(track, nodes, backend_count, NODE_INTERVALS * interval_s, when.at)
-            self._remember_gpu_work(name, track, machines)
-            if track.standstill.stood_s < FACT_S:
-                events += self._end_standstill(name, track, alerts, when)
-                continue
-            nodes_asked.update(track.view.nodes)
-            self._judge_and_show(name, track, machines, alerts, when)
+            with faults.kept_to(SourceKey.backend(name).label, "its progress", when):
+                machines = _Machines(track, nodes, backend_count, NODE_INTERVALS * interval_s, when.at)
+                self._remember_gpu_work(name, track, machines)
+                if track.standstill.stood_s < FACT_S:
+                    events += self._end_standstill(name, track, alerts, when)
+                    continue
+                nodes_asked.update(track.view.nodes)
+                self._judge_and_show(name, track, machines, alerts, when)
             events += self._note_long_step(name, when)
         self.nodes_asked = frozenset(nodes_asked)
         return events

@@ -21,7 +21,8 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import asynccontextmanager, suppress
-from itertools import count
+from functools import partial
+from itertools import chain, count, repeat
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -63,6 +64,8 @@ QUICKEN_EVERY_S = 1.0
 """Seconds between two updates of the groups' poll rates."""
 TRY_WITHIN_S = 3.0
 """Seconds that a server listed by a router may take for its first answer."""
+_PAUSES_S = (3.0, 12.0, 60.0)
+"""Seconds after which a part of watching that ended by an error goes on: the first time, and so on."""
 _READING = ("sparktop.watch.discovery", "sparktop.watch.state_files")
 """Modules that every watch needs, loaded in a thread."""
 
@@ -149,16 +152,16 @@ class Monitor:
             self._poll_backends(name, targets)
         self._poll_nodes("nodes", watch.nodes)
         self._poll_routers("routers", watch.routers)
-        self._spawn(self._judge())
+        self._keep_up(self._judge)
         for keep in (measure_self, keep_starts, keep_setups, follow_announced):
-            self._spawn(keep(self._store, self._sleep))
-        self._spawn(maintain_memory(self._sleep))
+            self._keep_up(partial(keep, self._store, self._sleep))
+        self._keep_up(partial(maintain_memory, self._sleep))
         if watch.events.hook or watch.events.webhook:
             from sparktop.events import deliver  # late: most starts need none of it
 
-            self._spawn(deliver(watch.events, self._store))
+            self._keep_up(partial(deliver, watch.events, self._store))
         if watch.discover:
-            self._spawn(self._discover(list(watch.discover)))
+            self._keep_up(partial(self._discover, list(watch.discover)))
         self.through.start(watch.prometheus)
         if watch.target_files or watch.sparkrun:
             self._follow_listed(watch)
@@ -169,9 +172,11 @@ class Monitor:
         ways, store, sleep = self._ways, self._store, self._sleep
         if watch.target_files:
             files = watch.target_files
-            self._spawn(follow_files(files, ways, store, lambda new: self._watch_found(new, {}), sleep))
+            found = partial(self._watch_found, nodes={})
+            self._keep_up(partial(follow_files, files, ways, store, found, sleep))
         if watch.sparkrun:
-            self._spawn(follow_sparkrun(ways, store, self._watch_found, self._watch_found_nodes, sleep))
+            found_nodes = self._watch_found_nodes
+            self._keep_up(partial(follow_sparkrun, ways, store, self._watch_found, found_nodes, sleep))
 
     @asynccontextmanager
     async def running(self, beside: Coroutine[object, object, None]) -> AsyncIterator[None]:
@@ -403,6 +408,21 @@ class Monitor:
                 self.ranks.ask_suspects(asyncio.get_running_loop().time())
             await self._sleep(JUDGE_EVERY_S)
 
+    def _keep_up(self, part: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a part of watching; each time that it ends by an error, again after a longer pause."""
+
+        async def run() -> None:
+            for pause_s in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
+                try:
+                    await part()
+                except Exception as error:  # noqa: BLE001 - whatever it is, watching goes on
+                    self._note_error(error, f"it goes on in {pause_s:.0f} s")
+                    await self._sleep(pause_s)
+                else:
+                    return
+
+        self._spawn(run())
+
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -412,8 +432,13 @@ class Monitor:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            _log.error("a part of the monitor ended", exc_info=error)
-            self._store.note("sparktop", f"a part of watching ended: {type(error).__name__} (see the log)")
+            self._note_error(error, "it does not go on")
+
+    def _note_error(self, error: BaseException, then: str) -> None:
+        _log.error("a part of the monitor ended", exc_info=error)
+        self._store.note(
+            "sparktop", f"a part of watching ended: {type(error).__name__} (see the log); {then}"
+        )
 
 
 def _import_modules(modules: Iterable[str]) -> None:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from pkgutil import resolve_name
 
 import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
 from sparktop.events import event_document
+from sparktop.model.engine import LaneSample
 from sparktop.model.event import Finding, FindingKind, Phase, Severity, Sure
 from sparktop.model.snapshot import Situation
+from sparktop.model.targets import BackendTarget, Watch
 from sparktop.panels.parts.figures import finding_note, findings_section
 from sparktop.panels.parts.text import row_text, shorten_piece
 from sparktop.report import text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render as text_of
+from sparktop.store import SourceKey
 from sparktop.store import store as store_module
 from sparktop.store.findings import CurrentFindings
-from tests.store.conftest import World
+from tests.store.conftest import World, page
 
 FINDING = Finding(
     FindingKind.PREFIX_UNUSED,
@@ -134,3 +138,43 @@ def test_of_too_many_findings_the_most_severe_stay(told: Told) -> None:
     snapshot = world.store.snapshot()
     assert len(snapshot.backends[0].findings) == 64
     assert [alert.severity for alert in snapshot.alerts] == [Severity.CRITICAL]
+
+
+@pytest.mark.parametrize(
+    ("broken", "alert_id"),
+    [
+        ("sparktop.store.store.judge_dead_rank", "backend:b:not-judged"),
+        ("sparktop.store.standstills.Standstills._remember_gpu_work", "backend:b:not-judged"),
+        ("sparktop.store.balance.GroupBalances._judge_group", "balance:m:not-judged"),
+        ("sparktop.store.limits.ServerLimits.judge_due", "rules:servers:not-judged"),
+        ("tests.store.test_findings.Told.look", "rules:machines:not-judged"),
+    ],
+)
+def test_a_rule_that_fails_ends_no_other(
+    told: Told, monkeypatch: pytest.MonkeyPatch, broken: str, alert_id: str
+) -> None:
+    """The first line says that judging fails while it does; every other rule judges."""
+    assert told.now
+    targets = (BackendTarget("b", "http://b:8000"), BackendTarget("c", "http://c:8000"))
+    world, fails, ids = World(Watch(backends=targets)), [True], []
+    module, _, name = broken.rpartition(".")
+    rule = resolve_name(broken)
+
+    def overflow(*arguments: object, **more: object) -> object:
+        about_other = SourceKey.backend("c") in arguments or "c" in arguments
+        if fails[0] and not about_other:
+            raise OverflowError
+        return rule(*arguments, **more)
+
+    monkeypatch.setattr(resolve_name(module), name, overflow)
+    for fails[0] in (True, False):
+        for _ in range(6):
+            world.at += 1
+            for target in targets:
+                lane = LaneSample("0", running=1.0, generation_tokens=world.at)
+                world.store.accept(SourceKey.backend(target.name), page(world.at, lane))
+            world.store.judge()
+        ids.append({alert.id for alert in world.store.snapshot().alerts})
+    found = {"backend:b:prefix-unused"}
+    stopped = found if alert_id.startswith("rules:") else set()
+    assert ids == [(found - stopped) | {alert_id}, found]

@@ -24,7 +24,7 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.sources.source import PollResult, Source
-from sparktop.watch import listed
+from sparktop.watch import listed, monitor
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import (
     TRY_AGAIN_S,
@@ -65,13 +65,16 @@ async def test_discovery_looks_again_until_something_is_there() -> None:
     assert [event.message for event in store.snapshot().events] == ["nothing listens there"]
 
 
-async def test_a_part_that_breaks_is_told_and_the_rest_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    """A fault in discovery is logged, becomes an event, and backends are still polled."""
+async def test_a_part_that_breaks_is_told_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """A fault in discovery is logged and becomes an event; backends are polled, and it is tried again."""
     watch = Watch(backends=(B,), discover=("spark",))
-    ways = FakeWays()  # nothing to find: its list is empty and raises
-    async with watching(watch, ways) as (_, store):
+    ways, sleeper = FakeWays(), Sleeper()  # nothing to find: its list is empty and raises
+    async with watching(watch, ways, sleeper) as (_, store):
         await store.until(lambda: store.backend("b").ok)
-    assert "IndexError" in store.snapshot().events[0].message
+        ways.found.append(Found(backends=(BackendTarget("spark", "http://spark:8000", engine="vllm"),)))
+        await sleeper.wake(monitor._PAUSES_S[0])
+        await store.until(lambda: any(view.name == "spark" and view.ok for view in store.snapshot().backends))
+    assert "IndexError (see the log); it goes on in" in store.snapshot().events[0].message
     assert "a part of the monitor ended" in caplog.text
 
 
