@@ -402,7 +402,8 @@ class LiveView:
         if phase.target is None:
             return phase.phase.value
         if phase.level is None:
-            return f"{phase.phase.value} {phase.target}"
+            trials = " with trial requests" if phase.phase is SweepPhase.PREPARING else ""
+            return f"{phase.phase.value} {phase.target}{trials}"
         where = f"{phase.target}, {phase.level.label}"
         if len(self._plan.lengths) > 1:
             where += f", {phase.level.pp:,} prompt tokens"

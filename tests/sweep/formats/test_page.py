@@ -82,7 +82,7 @@ def test_the_page_holds_everything_that_the_screen_knows() -> None:
     for cell in ("71 °C", "48 W", "9.0 GiB", "20 %"):
         assert cell in page.cells
     assert "alpha had 2 waiting" in text
-    assert "proxy alpha --pp 100 --tg 4 --mode burst --runs 3" in text
+    assert "proxy=http://HOST:PORT alpha=http://HOST:PORT --pp 100 --tg 4 --mode burst --runs 3" in text
     assert any("alpha:omega = 0:2, 1:1, 2:0" in cell for cell in page.cells)
 
 
@@ -90,7 +90,9 @@ def test_the_page_needs_nothing_else() -> None:
     """No script, no link, no picture from elsewhere, and a policy that would not load them."""
     text, page = page_of(full_sweep())
     page.assert_standing_alone()
-    assert "http" not in text.replace("http://www.w3.org/2000/svg", "").replace("http-equiv", "")
+    for known in ("http://www.w3.org/2000/svg", "http-equiv", "http://HOST:PORT"):
+        text = text.replace(known, "")
+    assert "http" not in text
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -388,6 +390,8 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
         "sparktop report last post.md  # to compare: save this post as post.md;"
     )
     assert shell(post)[0].startswith("sparktop sweep fast=http://HOST:PORT slow=http://HOST:PORT -c ")
+    repeated = sweep_report(result, "md").partition("### The same again")[2]
+    assert shell(repeated)[0] == shell(post)[0].partition("  #")[0]
 
 
 def swept(slots: int | None, **rates: float) -> SweepResult:
