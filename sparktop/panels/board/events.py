@@ -106,7 +106,7 @@ def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool 
     rows: list[Row] = []
     spare = height - 2 - len(entries)
     for entry in entries:
-        drawn = _entry_rows(entry, width - 2, 1 + max(0, spare))
+        drawn = _entry_rows(entry, width - 3, 1 + max(0, spare))
         spare -= len(drawn) - 1
         rows += drawn
     hidden = len(rows) - (height - 2)
@@ -121,7 +121,7 @@ def events_screen(snapshot: Snapshot, width: int, height: int, *, selected: bool
         ("alerts now", "events, newest first"), _alerts_and_events(snapshot), strict=True
     ):
         rows += [heading(title, "", width - 2)] if entries else []
-        rows += [row for entry in entries for row in _entry_rows(entry, width - 2, _MOST_ROWS)]
+        rows += [row for entry in entries for row in _entry_rows(entry, width - 3, _MOST_ROWS)]
     return _events_frame(rows, width, max(height, len(rows) + 2), [], selected=selected)
 
 

@@ -56,7 +56,9 @@ def everything(width: int, subject: str, height: int = 20) -> str:
     rows = events_screen(picture, width, height)
     assert {row_width(row) for row in rows} == {width}
     assert len(rows) >= height
-    return " ".join(" ".join(row_text(row).strip("│") for row in rows[1:-1]).split())
+    texts = [row_text(row) for row in rows[1:-1]]
+    assert all(text[-2] in " ─" for text in texts), "a text touches the border"
+    return " ".join(" ".join(text.strip("│") for text in texts).split())
 
 
 def test_only_a_measured_value_is_of_now() -> None:
