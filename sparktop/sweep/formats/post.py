@@ -113,7 +113,7 @@ def render(result: SweepResult, beside: Sequence[LevelSeries] = (), commands: Se
     incomplete = incomplete_words(result).capitalize()
     lead = [f"**{incomplete}.**"] if incomplete else []
     if not picks:
-        lines = answer(result, view, above_tables=True) or answer(result, view) or ["Nothing was measured"]
+        lines = answer(result, view, above_tables=True) or answer(result, view) or ["No figure was measured"]
         answer_line, *further_lines = lines
         further_lines += _against_published(changes, metrics)
         lead = [" ".join([f"**{answer_line}.**", *_with_full_stops(further_lines)])]
@@ -585,7 +585,8 @@ def _how_to_read(
             f"a winner leads the next best by over {floor:.1f} % (its lead in brackets), and significantly: "
             f"{FALSE_WINNERS.format(rate)}"
         )
-    return [*_with_full_stops([f"**Figures:** {'; '.join(parts)}", *_in_llama_benchy(result, heads)])]
+    lines = [f"**Figures:** {'; '.join(parts)}", *_in_llama_benchy(result, heads)] if parts else []
+    return [*_with_full_stops(lines)]
 
 
 def _in_llama_benchy(result: SweepResult, heads: Collection[Cell]) -> Iterator[str]:

@@ -55,14 +55,15 @@ def repeat_command(result: SweepResult, *, addresses: bool = False, places: bool
 
     Targets are named as in the configuration file; with `addresses` their URLs are used instead, with
     `places` `PLACE` for each. Return "" if a target's name begins with "-", because the shell command would
-    take it as an option.
+    take it as an option, and for a search whose file does not say what it looked for.
     """
     if places and not addresses:
         anywhere = tuple(target.model_copy(update={"url": PLACE}) for target in result.targets)
         return repeat_command(result.model_copy(update={"targets": anywhere}), addresses=True)
-    if any(target.name.startswith("-") for target in result.targets):
-        return ""
     search = result.capacity
+    has_lost_search = search is None and result.plan.preset == CAPACITY_PRESET  # of an earlier version
+    if has_lost_search or any(target.name.startswith("-") for target in result.targets):
+        return ""
     # An answer from stored levels has no command of its own, unless they are those of a search.
     if search is not None and (not search.stored or result.plan.preset == CAPACITY_PRESET):
         return _capacity_command(result, search, addresses=addresses)
@@ -81,13 +82,14 @@ def repeat_command(result: SweepResult, *, addresses: bool = False, places: bool
     rates = "auto" if plan.find_knee else ",".join(plan.points)
     rates += f",arrivals={plan.arrivals}" if plan.arrivals else ""
     texts = plan.prompts if plan.prompts is not None and plan.prompts.texts else None
-    lengths = ",".join(map(str, plan.bases or result.prompt_lengths()))
+    lengths = [*map(str, plan.bases or plan.lengths or result.prompt_lengths())]
+    lengths += ["longest"] if plan.longest else []
     depths = (*plan.depths, "whole") if plan.bases else plan.depths
     options = {
         "--preset": None if texts is None else TEXTS_PRESET,
         "-c": ",".join(map(str, plan.concurrency)) + limit if at_once and slo is None else None,
         "--rate": rates if opens else None,
-        "--pp": lengths if texts is None else texts.about_tokens,
+        "--pp": ",".join(lengths) if texts is None else texts.about_tokens,
         "--tg": plan.tg,
         "--depth": ",".join(map(str, depths)),
         "--mode": None if opens or agents else plan.mode.value,
@@ -327,7 +329,7 @@ def sweep_report(
     files; a post has the commands that repeat them.
 
     Raises:
-        UsageError: the format cannot hold this sweep.
+        UsageError: the format cannot hold this sweep, or needs a measured level.
     """
     named_privacy = privacy or SweepPrivacy()
     result = named_privacy.of_result(result)
@@ -335,6 +337,8 @@ def sweep_report(
         return _FOR_PROGRAMS[form](result)
     others = named_privacy.of_series(beside)
     if form == "post":
+        if not result.is_measured:
+            raise UsageError("--format post: no level was measured, there is nothing to post")
         parts = {} if named_privacy.anonymous else made_of or {"last": result}
         commands = [
             repeat_command(named_privacy.of_result(part), addresses=named_privacy.addresses, places=True)

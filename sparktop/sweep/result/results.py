@@ -237,6 +237,10 @@ class PlanResult(Part):
     points: tuple[Text, ...] = ()
     """The levels on an axis other than concurrency, such as "0.5" or "0.5..4"; empty on the latter."""
     pp: Count | None = None
+    lengths: tuple[Count, ...] = ()
+    """All prompt lengths, in the order in which they are measured; empty for the user's own prompts."""
+    longest: bool = False
+    """True if the largest length that a target accepts was looked for where it refused one."""
     tg: Count | None = None
     depths: tuple[Count, ...] = ()
     """Tokens of context before each prompt; empty for none."""
@@ -1374,7 +1378,8 @@ class SweepResult(Part):
 
     def prompt_lengths(self) -> list[int]:
         """Return the requested prompt lengths in tokens, ascending, of the plan and of all levels."""
-        asked_lengths = {level.pp for target in self.targets for level in target.levels} | {self.plan.pp}
+        asked_lengths = {level.pp for target in self.targets for level in target.levels}
+        asked_lengths |= {self.plan.pp, *self.plan.lengths}
         return sorted(length for length in asked_lengths if length is not None)
 
     def to_json(self) -> dict[str, Any]:

@@ -25,8 +25,9 @@ from sparktop.sweep.result.results import (
     SweepResult,
     TargetResult,
 )
-from sparktop.sweep.run.capacity import capacity_answer, capacity_result, unstable_words
+from sparktop.sweep.run.capacity import capacity_answer, unstable_words
 from sparktop.sweep.run.judgement import LoadVerdict, judge
+from sparktop.sweep.run.result_builder import capacity_result
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.terms.definitions import (
     CACHE_HITS,

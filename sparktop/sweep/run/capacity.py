@@ -21,7 +21,6 @@ from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.open_loop import windows
 from sparktop.sweep.result.results import (
     CapacityAnswer,
-    CapacityResult,
     ConditionResult,
     Drift,
     LevelResult,
@@ -46,18 +45,6 @@ _NO_REASON = {LimitKind.UNKNOWN.value, LimitKind.CLIENT.value, LimitKind.CLIENT_
 """Limits that do not say what the server needs more of."""
 _LIMITS_OF_STEPS = {LimitKind.BANDWIDTH.value, LimitKind.DECODE.value}
 """Limits of decode steps."""
-
-
-def capacity_result(capacity: Capacity, answers: dict[str, CapacityAnswer]) -> CapacityResult:
-    """Return what a search looked for and its answers by target."""
-    return CapacityResult(
-        load=capacity.kind,
-        conditions=tuple(words_of(condition) for condition in capacity.conditions),
-        share_percent=_PERCENT * capacity.share,
-        limits=capacity.limits,
-        most=capacity.most,
-        answers=answers,
-    )
 
 
 def capacity_answer(
@@ -333,10 +320,8 @@ class CapacityLevels(Struct, eq=False):
             self._store_answer(capacity_answer(search, self._levels, complete=ended, drift=drift))
 
     def _store_answer(self, answer: CapacityAnswer) -> None:
-        capacity = self.maker.plan.capacity
-        if capacity is not None:
-            self.builder.enter_capacity(capacity_result(capacity, {self.prepared.target.name: answer}))
-            self.maker.emit(ResultChanged(self.builder.result))
+        self.builder.enter_capacity(self.prepared.target.name, answer)
+        self.maker.emit(ResultChanged(self.builder.result))
 
     async def _measure_run(
         self, capacity: Capacity, plan: Plan, value: float, *, decides: bool

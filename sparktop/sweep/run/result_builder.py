@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -13,10 +13,11 @@ from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.generator.wire import ClientHealth
 from sparktop.sweep.plan.own_requests import request_digest, without_texts
-from sparktop.sweep.plan.plan import Plan
+from sparktop.sweep.plan.plan import Capacity, Plan, SloCondition
 from sparktop.sweep.plan.slo import words_of
 from sparktop.sweep.plan.texts import texts_digest
 from sparktop.sweep.result.results import (
+    CapacityAnswer,
     CapacityResult,
     ClientResult,
     Holds,
@@ -39,6 +40,7 @@ from sparktop.sweep.run.search import SloSearch
 from sparktop.sweep.run.validity import with_clock_shifts
 from sparktop.sweep.terms.definitions import CLIENT_LAG, DRIFT
 
+_PERCENT = 100.0
 _LAGS = ("mean", "p50", "p99", "max")
 """Figures of the lag of the generator's event loop that a result file holds."""
 
@@ -57,6 +59,8 @@ class ResultBuilder:
             simulated=simulated,
             plan=plan_result(plan),
             targets=tuple(map(unmeasured, plan.targets)),
+            slo=SloResult(conditions=_conditions(plan.slo)) if plan.slo and plan.searches else None,
+            capacity=None if plan.capacity is None else capacity_result(plan.capacity, {}),
         )
 
     def enter_target(self, prepared: PreparedTarget) -> None:
@@ -117,23 +121,21 @@ class ResultBuilder:
 
         Of a server that changed during the search no end is certain.
         """
-        slo_before = self.result.slo
-        holds = dict(slo_before.holds_to) if slo_before is not None else {}
-        holds[target] = Holds(
+        slo = self.result.slo
+        assert slo is not None  # noqa: S101 - the plan of a search has conditions
+        holds = Holds(
             concurrency=search.holds_to,
             interval=search.interval if is_certain else (None, None),
             from_concurrency=search.holds_from,
             from_interval=search.from_interval,
         )
-        conditions = tuple(words_of(condition) for condition in self._plan.slo)
-        self._change(slo=SloResult(conditions=conditions, holds_to=holds))
+        self._change(slo=slo.model_copy(update={"holds_to": {**slo.holds_to, target: holds}}))
 
-    def enter_capacity(self, capacity: CapacityResult) -> None:
-        """Store the answers of a capacity search so far, beside those for other targets."""
-        capacity_before = self.result.capacity
-        answers = dict(capacity_before.answers) if capacity_before is not None else {}
-        answers |= capacity.answers
-        self._change(capacity=capacity.model_copy(update={"answers": answers}))
+    def enter_capacity(self, target: str, answer: CapacityAnswer) -> None:
+        """Store the answer of a capacity search for `target` so far, beside those for other targets."""
+        search = self.result.capacity
+        assert search is not None  # noqa: S101 - the plan of a search has it
+        self._change(capacity=search.model_copy(update={"answers": {**search.answers, target: answer}}))
 
     def finish(
         self, status: Literal["done"] | Early, reason: str | None, finished_at: datetime
@@ -186,7 +188,7 @@ def _prompt_plan(plan: Plan) -> PromptPlan | None:
 
 _CONVERTED = frozenset(
     {
-        *("targets", "concurrency", "points", "pp", "runs"),
+        *("targets", "concurrency", "points", "pp", "lengths", "runs"),
         *("prompts", "extra_body", "headers", "arrivals", "trace"),
     }
 )
@@ -195,17 +197,34 @@ _UNCHANGED = tuple(name for name in PlanResult.model_fields if hasattr(Plan, nam
 """Settings that it holds as they are."""
 
 
+def _conditions(conditions: Iterable[SloCondition]) -> tuple[str, ...]:
+    return tuple(map(words_of, conditions))
+
+
+def capacity_result(capacity: Capacity, answers: dict[str, CapacityAnswer]) -> CapacityResult:
+    """Return what a search looked for and its answers by target."""
+    return CapacityResult(
+        load=capacity.kind,
+        conditions=_conditions(capacity.conditions),
+        share_percent=_PERCENT * capacity.share,
+        limits=capacity.limits,
+        most=capacity.most,
+        answers=answers,
+    )
+
+
 def plan_result(plan: Plan) -> PlanResult:
     """Return a plan as the result file holds it."""
-    lengths = plan.lengths
+    lengths = () if plan.guesses_length else plan.lengths
     return PlanResult(
         **{name: getattr(plan, name) for name in _UNCHANGED},
         targets=tuple(target.name for target in plan.targets),
         concurrency=() if plan.points else plan.concurrency,
         load=plan.kind,
         points=tuple(point.words for point in plan.points),
-        pp=lengths[0] if len(lengths) == 1 and not plan.guesses_length else None,
-        depth_slo=tuple(words_of(condition) for condition in plan.slo) if plan.depths else (),
+        pp=lengths[0] if len(lengths) == 1 else None,
+        lengths=lengths,
+        depth_slo=_conditions(plan.slo) if plan.depths else (),
         runs=plan.runs_of(plan.highest_concurrency),
         prompts=_prompt_plan(plan),
         extra_body=without_texts(plan.extra_body),

@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 
 from sparktop.cli import main
-from sparktop.model.load import LoadKind, LoadMode
+from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.tables import read
 from sparktop.sweep.compare.series import load_reference, published_series, series_of
 from sparktop.sweep.formats.post import MOST_LINES
 from sparktop.sweep.formats.report import comparison_json, comparison_markdown
 from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import (
     Latency,
     LevelResult,
@@ -573,14 +575,12 @@ def test_a_post_of_agents_without_answers_says_what_was_measured() -> None:
     assert "every answer of this length" not in post
 
 
-def test_nothing_measured_is_said() -> None:
-    """A sweep that failed has a post without table and plot."""
-    failed = made_sweep().model_copy(
-        update={"targets": (TargetResult(name="a", url="http://x", error="refused"),), "status": "failed"}
-    )
-    post = post_of(failed)
-    assert "**Nothing was measured.**" in post
-    assert "`refused`" in post or "refused" in post
+def test_a_post_without_a_figure_says_so() -> None:
+    """No request of the only level was answered: there is no table, and nothing to explain in one."""
+    empty = level_result(Level("a", concurrency_point(2), 100, 4), collect(()))
+    post = post_of(made_sweep(("a", [empty])))
+    assert "**No figure was measured.**" in post
+    assert "Figures:" not in post
     assert "|" not in post
 
 

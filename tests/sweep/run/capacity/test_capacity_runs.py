@@ -28,10 +28,11 @@ from sparktop.sweep.plan.capacity import (
 from sparktop.sweep.plan.conversations import ConversationPreset, Draw
 from sparktop.sweep.plan.plan import Capacity, Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, capacity_result, drift_of
+from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, drift_of
 from sparktop.sweep.run.judgement import LoadVerdict, judge
 from sparktop.sweep.run.preparation import beyond_all_contexts, beyond_context
 from sparktop.sweep.run.progress import Notice, PlanFitted, ResultChanged, SweepEvent
+from sparktop.sweep.run.result_builder import capacity_result
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.view.capacity import answer_words
 from stage.sweep import RehearsedSweep
