@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from string import ascii_uppercase
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from sparktop.model.balance import BalanceWord
 from sparktop.model.event import Alert, Finding, FindingKind, Severity
 from sparktop.model.failure import FailureKind
 from sparktop.model.router import Scrape, Sum, stale_s
+from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendState, BackendView, Latency, NodeView, Quantile
 from sparktop.model.text import with_units_joined
 from sparktop.panels.parts.text import Row, Run, fit_row, row_width
@@ -565,10 +567,21 @@ def failed_since(view: NodeView) -> str:
     return f"{since}, figures {numbers.age(view.age_s)} old"
 
 
+_PACE_S = 15.0
+"""Newest seconds whose median interval is shown: a single sample may be asked for early."""
+
+
+def _usual_interval_s(series: Series) -> float | None:
+    """Return the median of the newest seconds between two points; None with fewer than two points."""
+    times = [at for at, _ in series.since((series.last_at or 0.0) - _PACE_S)]
+    between_s = sorted(later - at for at, later in pairwise(times))
+    return between_s[len(between_s) // 2] if between_s else series.interval_s
+
+
 def read_by(view: NodeView, *more: str | None) -> Row:
     """Return how a node is read and how often, and `more` words; of a Prometheus with the sample's age."""
     if view.scrape is not None:
         return scrape_row(view.scrape, view.age_s)
-    between_s = view.history.cpu_percent.interval_s
+    between_s = _usual_interval_s(view.history.cpu_percent)
     every = "" if between_s is None else f"every {max(1, round(2 * between_s)) / 2:g} s"
     return [label(f" {' · '.join(part for part in (view.via, every, *more) if part)} ")]

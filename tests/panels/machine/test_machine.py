@@ -33,11 +33,13 @@ from sparktop.model.node import (
     ProcessReading,
     ProcessTable,
 )
+from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import (
     BackendState,
     BackendView,
     EngineProcess,
     Headroom,
+    NodeHistory,
     NodeView,
     Snapshot,
     SpeedState,
@@ -63,6 +65,7 @@ from sparktop.panels.machine.processes import (
     process_lines,
     process_panel,
 )
+from sparktop.panels.parts.figures import read_by
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.text import row_text, row_width
 from stage.fleet import RehearsedFleet
@@ -410,3 +413,12 @@ def test_nothing_listed_has_its_reason(one: NodeView, words: str) -> None:
     rows = detail_processes(one, 80)
     assert row_text(rows[2]).strip() == words
     assert "not read yet" in row_text(rows[0])
+
+
+def test_a_sample_that_was_asked_for_early_changes_no_pace() -> None:
+    """A page that is opened asks at once: the machine is still said to be read every 2 s."""
+    table = HistoryTable(("cpu_percent",))
+    for at in (0.0, 2.0, 4.0, 6.0, 8.0, 8.5):
+        table.append(at, {"cpu_percent": 1.0})
+    view = NodeView("n", "agent", history=NodeHistory(**table.series()))
+    assert row_text(read_by(view)) == " agent · every 2 s "
