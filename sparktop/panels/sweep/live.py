@@ -671,7 +671,7 @@ def _load_graph(axis: SweepAxis, *, line: BackendLine, names: tuple[str, ...], t
     running_now, waiting_now = (
         numbers.count(_newest(requests), 4).strip() for requests in (line.running, line.waiting)
     )
-    text = f"run {running_now}" if waiting_now == "0" else f"{running_now} ({waiting_now} wait)"
+    text = f"run {running_now}" if waiting_now == "0" else f"{running_now}+{waiting_now} wait"
     graph = stacked_rows(running, waiting, axis.width, 1, top, ("running", "waiting"), end_slot=1)[0]
     return [*_small_gutter((line.name, names), text), *graph]
 

@@ -273,6 +273,17 @@ def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
     assert "note: too high by 1.4 " in row_text(marks_key(marked, 100))
 
 
+def test_a_server_with_a_queue_keeps_its_name_beside_its_graph() -> None:
+    """What waits beside what runs takes no more cells than leave the name."""
+    live = known(with_servers(running(), 2).live)
+    queues = tuple(replace(one, running=(0.0,) * 8, waiting=(6.0,) * 8) for one in live.backends)
+    rows = texts(live_rows(replace(live, backends=queues), {}, 80, 40))
+    assert [row[:17].split() for row in rows if "wait" in row] == [
+        ["spark-0", "0+6", "wait"],
+        ["spark-1", "0+6", "wait"],
+    ]
+
+
 def test_a_level_in_which_the_sweep_ended_is_not_done() -> None:
     """The heading above the levels counts those that their signs call done."""
     view = done()
