@@ -68,7 +68,7 @@ from sparktop.sweep.terms.definitions import (
 )
 from sparktop.sweep.view.capacity import sign
 from sparktop.sweep.view.result import result_view
-from sparktop.sweep.view.words import Choice, choices, incomplete_words
+from sparktop.sweep.view.words import Choice, choices, incomplete_words, limits_of_best
 
 MOST_LINES = 40
 """Tables with too many levels for this are thinned out; the first and the last level stay."""
@@ -124,6 +124,7 @@ def render(result: SweepResult, beside: Sequence[LevelSeries] = (), commands: Se
         _setup_item(result),
         *([f"**Router:** {routers}"] if routers else []),
         _load_item(result),
+        *_limits_item(result),
         " ".join([_warnings_words(result, letters), *_sign_words(grids), *left_out]),
     ]
     figures = _how_to_read(result, comparison, metrics, grids)
@@ -322,6 +323,18 @@ def _condition_words(result: SweepResult) -> Iterator[str]:
         and not plan.depths
     ):
         yield "every prompt new to the prefix cache"
+
+
+def _limits_item(result: SweepResult) -> Iterator[str]:
+    """Yield the item on what limited the best level of each target, with the evidence."""
+    several = len(result.targets) > 1
+    words = [
+        f"{code(target.name)}, {escaped(limit)}" if several else escaped(limit)
+        for target in result.targets
+        for limit in limits_of_best(target)
+    ]
+    if words:
+        yield f"**Best level:** {' '.join(_with_full_stops(words))}"
 
 
 def _warnings_words(result: SweepResult, letters: Mapping[str, str]) -> str:

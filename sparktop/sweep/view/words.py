@@ -69,7 +69,7 @@ from sparktop.sweep.terms.definitions import (
     judging_metrics,
 )
 from sparktop.sweep.view.capacity import capacity_sentences
-from sparktop.sweep.view.marks import drift_words, marks_of
+from sparktop.sweep.view.marks import LIMITED, drift_words, marks_of
 
 _PAIR = 2
 PER_TOKENS = 10_000
@@ -642,6 +642,25 @@ def _headline_of_target(result: SweepResult, target: TargetResult) -> str | None
     ) + drift_words(target)
 
 
+def limits_of_best(target: TargetResult) -> Iterator[str]:
+    """Yield why each level that the headline names is as slow as it is: "c = 96 limited by router: …".
+
+    Yield nothing of levels of another kind of load, and of those without such a mark.
+    """
+    levels = [level for level in target.in_order() if level.error is None and level.requests.ok]
+    metric = main_rate(levels)
+    if metric is None or any(level.load is not LoadKind.CONCURRENCY for level in levels):
+        return
+    for length in dict.fromkeys(level.pp for level in levels):
+        alike = [level for level in levels if level.pp == length and level.rate(metric) is not None]
+        if not alike:
+            continue
+        best = best_level(alike, metric)
+        named = min((best.best, *best.alike), key=lambda level: level.concurrency)
+        limits = [mark for mark in marks_of(named) if mark.code == LIMITED]
+        yield from (f"{named.point.label} {mark.word}: {mark.message}" for mark in limits)
+
+
 def _headline_of_length(
     result: SweepResult, target: TargetResult, levels: Sequence[LevelResult], metric: str
 ) -> str:
@@ -716,7 +735,8 @@ def _words_beyond_best(
     if target.slots is not None and best.concurrency >= target.slots:
         if best.concurrency > target.slots:
             return f"; more requests at once than its {target.slots} slots"
-        return f"; more would wait: it has {target.slots} slots"
+        has_waited = any(mark.code == QUEUE_LIMITED for mark in marks_of(best))
+        return f"; {'' if has_waited else 'more would wait: '}it has {target.slots} slots"
     if not is_rising(levels, metric):
         return ""
     if best.concurrency == result.plan.climb_to:

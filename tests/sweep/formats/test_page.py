@@ -26,6 +26,7 @@ from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import (
     Latency,
     LevelResult,
+    LimitSide,
     Rate,
     SweepResult,
     TargetResult,
@@ -573,6 +574,15 @@ def test_a_post_of_agents_without_answers_says_what_was_measured() -> None:
     post = post_of(result.model_copy(update={"plan": plan}))
     assert "**Output: `a` ahead at 2 agents (+9 % against `b`; too few runs to test).**" in post
     assert "every answer of this length" not in post
+
+
+def test_a_post_says_what_limited_the_best_level() -> None:
+    """By the judgement that the screen shows as the level's mark; other levels are in the report."""
+    limit = LimitSide(kind="router", reason="it sends all requests to one server at a time")
+    levels = [made_level(2), made_level(8).model_copy(update={"limited_by": limit})]
+    item = "- **Best level:** c = 8 limited by router: it sends all requests to one server at a time.\n"
+    assert item in post_of(made_sweep(("a", levels)))
+    assert "Best level" not in post_of(made_sweep(("a", [levels[1], made_level(16)])))
 
 
 def test_a_post_without_a_figure_says_so() -> None:

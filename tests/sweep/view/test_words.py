@@ -99,6 +99,12 @@ def test_what_rises_is_said_to_rise() -> None:
     ):
         full = result.with_target(result.targets[0].model_copy(update={"slots": slots}))
         assert (result_view(full).headline or "").endswith(words)
+    waited = Validity(code="queue_limited", message="up to 2 requests waited")
+    measured = result.targets[0].model_copy(
+        update={"slots": 4, "levels": (levels[0], levels[1].model_copy(update={"validity": (waited,)}))}
+    )
+    told = result_view(result.with_target(measured)).headline or ""
+    assert told.endswith("; it has 4 slots"), told
 
 
 def test_chance_is_named() -> None:
