@@ -328,6 +328,7 @@ def _summary_line(moment: Moment) -> str:
         )
         for balance in bad_balances(moment)
     ]
+    words += _unjudged_words(moment)
     words += _rate_words(moment)
     silent = [backend for backend in moment.shown.backends if not backend.ok]
     loading = [code(server.name) for server in silent if server.state is BackendState.LOADING]
@@ -339,6 +340,17 @@ def _summary_line(moment: Moment) -> str:
     of_these = "critical" if critical == count == 1 else f"{critical} of them critical"
     words += [f"{_count_words(count, 'alert')} at the end{f', {of_these}' if critical else ''}"]
     return "; ".join(words)
+
+
+def _unjudged_words(moment: Moment) -> list[str]:
+    """Return the groups whose balance was never judged in the range, each with the reason at its end."""
+    judged = {spell.subject for spell in moment.spells if spell.word != BalanceWord.UNKNOWN.value}
+    words = []
+    for balance in moment.shown.balance:
+        if balance.group not in judged:
+            why = f" ({escaped(balance.reasons[0])})" if balance.reasons else ""
+            words.append(f"balance of {code(balance.group)}: {balance.title}{balance.doubt}{why}")
+    return words
 
 
 def _rate_words(moment: Moment) -> list[str]:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from sparktop.cli import main
 from sparktop.graphics.cells import cell_width
+from sparktop.model.balance import Balance
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.moments import moment as reading
@@ -128,6 +129,19 @@ def test_a_recording_of_a_second_and_one_of_nothing(
         for form in FORMATS:
             assert main(["report", str(path), "--format", form]) == (drawn if form == "svg" else 0)
     assert "nothing to draw" in capsys.readouterr().err
+
+
+def test_a_balance_that_was_never_judged_is_named_with_the_reason(moment: Moment) -> None:
+    """A report must not sound as if all were well where a verdict takes longer than the range."""
+    why = "watched for 8 s: a verdict takes at least 45 s"
+    young = replace(
+        moment,
+        spells=(),
+        shown=replace(moment.shown, balance=(Balance("proxy", ("a", "b"), reasons=(why,)),)),
+    )
+    words = f"balance of `proxy`: {Balance('proxy', ()).title} ({why})"
+    assert words in " ".join(moment_report(young, "md", Privacy()).split())
+    assert "balance of `" not in moment_report(moment, "md", Privacy())
 
 
 def hostile_moment(names: Sequence[str], snapshot: Snapshot) -> Moment:
