@@ -424,19 +424,20 @@ def footnote(view: BackendView, *, on_board: bool = False, room: int | None = No
 
     The first case that holds decides:
 
-    * a failure: the failure, and the worst finding; of a start that goes on this finding alone
+    * a failure: since when, how old the figures are, the failure, and the worst finding
     * no progress: the standstill, and the worst finding
     * another trouble: it, and on the board what limits the backend
     * a verdict on its limit, on the board: this, and the worst finding, in `room` cells
     * else: on the board the first finding, or where it runs, on its full screen with its URL; how it is
       polled
 
-    Where `room` is too small for both, whether memory suffices for a start or for waking stands alone.
+    Where `room` is too small for both, whether memory suffices for a start or for waking stands alone, of
+    a failure with its times.
     """
     finding = finding_note(view.findings) or calm_note(view.findings)
     limit = view.limited_by if on_board else None
     if view.failure is not None:
-        return _start_first(view, *_failure_notes(view, view.failure, finding), room)
+        return _failure_notes(view, view.failure, finding, room)
     if view.progress is not None:
         words = f" {view.progress.sentence} "
         standstill: Row = [(words, _STANDING_ROLES.get(view.progress.word, "text"))]
@@ -452,29 +453,39 @@ def footnote(view: BackendView, *, on_board: bool = False, room: int | None = No
 def _start_first(view: BackendView, note: Row, finding: Row, room: int | None) -> tuple[Row, Row]:
     """Return `note` and `finding`; this alone where both have no room, if it is on a start or waking.
 
-    Its state and figures say already that requests wait, or that the server does not answer.
+    Its state and figures say already that requests wait.
     """
     if not finding or _fits([*note, *finding], room):
         return note, finding
-    is_about_start = any(item.kind in START_KINDS for item in view.findings)
-    return (finding, []) if is_about_start else (note, finding)
+    return (finding, []) if _is_about_start(view) else (note, finding)
+
+
+def _is_about_start(view: BackendView) -> bool:
+    return any(item.kind in START_KINDS for item in view.findings)
 
 
 def _fits(row: Row, room: int | None) -> bool:
     return room is None or row_width(row) <= room
 
 
-def _failure_notes(view: BackendView, failure: Failure, finding: Row) -> tuple[Row, Row]:
-    """Return (the failure, `finding`); while it loads, and a finding needs attention, this alone."""
+def _failure_notes(view: BackendView, failure: Failure, finding: Row, room: int | None) -> tuple[Row, Row]:
+    """Return (the failure, `finding`), or in one piece where `room` is too small for both.
+
+    Since when it fails and how old its figures are comes first. One on a start is then in place of the
+    failure's message, and so is any that needs attention while it loads.
+    """
     since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
+    stale = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
+    times, role = f" {'✖' if has_failed(view) else '…'}{since}{stale}: ", failure_role(view)
+    worst, words = finding_note(view.findings), failure.message
     if view.loading is not None:
-        if worst := finding_note(view.findings):
-            return worst, []
-        words = failure.message.partition(" (process")[0]  # the panel names its process
-        return [(f" …{since}: {words} ", failure_role(view))], finding
-    stale = "" if view.age_s is None else f" · figures {numbers.age(view.age_s)} old"
-    sign = "✖" if has_failed(view) else "…"
-    return [(f" {sign} {failure.message}{since}{stale} ", failure_role(view))], finding
+        words = words.partition(" (process")[0]  # the panel names its process
+        if worst:
+            return [(times.rstrip(), role), *worst], []
+    note: Row = [(f"{times}{words} ", role)]
+    if finding and not _fits([*note, *finding], room) and _is_about_start(view):
+        return [(times.rstrip(), role), *finding], []
+    return note, finding
 
 
 def _limit_notes(view: BackendView, limit: Limit, finding: Row, room: int | None) -> tuple[Row, Row]:

@@ -207,9 +207,20 @@ def test_phase_and_times_are_on_the_panel(width: int, height: int) -> None:
     """The panel has the phase and its times; its lower edge says why the port is closed."""
     drawn = screen(width, height, VIEW)
     assert "loading" in drawn
-    assert "refuses connections while it loads" in drawn
+    assert "vLLM refuses connections while it" in drawn
     assert "weights, phase 3 of 6" in drawn
     assert "3:10 of ~4:40 last time" in drawn
+
+
+@pytest.mark.parametrize("loading", [None, LOADING])
+@pytest.mark.parametrize(("width", "height"), [(60, 16), (80, 22), (120, 34), (200, 48)])
+def test_old_figures_have_their_age_and_begin(width: int, height: int, loading: Loading | None) -> None:
+    """A server that does not answer or loads says since when, whatever else is known of it."""
+    finding = Finding(FindingKind.START_SHORT, "spark-a", "start needs 88 GiB, 41 GiB are free here", fix="f")
+    failure = Failure(FailureKind.REFUSED, "nothing listens on 127.0.0.1:8000", 1.0)
+    down = replace(VIEW, failure=failure, state=BackendState.UNREACHABLE, findings=(finding,))
+    drawn = screen(width, height, replace(down, loading=loading))
+    assert f"since {NOON.astimezone():%H:%M:%S}, figures 3 min old" in drawn
 
 
 def test_reports_have_phase_and_times() -> None:
