@@ -44,10 +44,15 @@ class OutputError(SparktopError):
     """A result could not be written."""
 
 
+_LEAST_BEGIN = 3
+"""Fewest letters that are taken for the beginning of a word."""
+
+
 def did_you_mean(word: str, words: Iterable[str]) -> str:
     """Return ": did you mean 'x' or 'y'?" with the most similar of `words`; "" if none is similar to `word`.
 
-    Several are named if they are as similar, or begin with `word`. A number resembles no other number.
+    Several are named if they are as similar, or begin with `word`; without a similar one, such as begin with
+    its `_LEAST_BEGIN` letters or more. A number resembles no other number.
     """
     by_lower = {candidate.lower(): candidate for candidate in words}
     # difflib's time grows quadratically, so the length is limited.
@@ -55,7 +60,8 @@ def did_you_mean(word: str, words: Iterable[str]) -> str:
     close = [] if lower.isdecimal() else get_close_matches(lower, by_lower)
     ratios = [SequenceMatcher(None, near, lower).ratio() for near in close]
     near = {near for near, ratio in zip(close, ratios, strict=True) if ratio == ratios[0]}
-    begun = {candidate for candidate in by_lower if near and candidate.startswith(lower)}
+    is_begin = bool(near) or (len(lower) >= _LEAST_BEGIN and not lower.isdecimal())
+    begun = {candidate for candidate in by_lower if is_begin and candidate.startswith(lower)}
     names = [f"'{name}'" for candidate, name in by_lower.items() if candidate in near | begun]
     several = ", ".join(names[:-1])
     return f": did you mean {several}{several and ' or '}{names[-1]}?" if names else ""

@@ -85,6 +85,7 @@ WRONG = [
     ("--follow FILE", "--follow was removed: watch the servers while it runs"),
     ("swep", "did you mean 'sweep'"),
     ("demo --scenario hang", "did you mean 'hang-a', 'hang-b' or 'hang-blocked'?"),
+    ("demo --scenario osc", "there is no 'osc': did you mean 'oscillation'?"),
     ("replay x --speed 3", "there is no '3': choose from"),
     ("watch", "there is no command 'watch': did you mean 'sparktop TARGET'? A host of that name is written"),
     ("watcch", "did you mean 'sparktop TARGET'"),
