@@ -102,21 +102,6 @@ def two_sided_t(value: float, freedom: float) -> float:
     return incomplete_beta(freedom / (freedom + value * value), freedom / 2, 0.5)
 
 
-def variance_ratio_p(first: float, first_freedom: float, second: float, second_freedom: float) -> float:
-    """Return the two-sided p-value of the F-test that two samples have the same variance.
-
-    `first` and `second` are the variances of the samples. It is 1 if one of them is 0, as of rounded values,
-    which says nothing about their spread.
-    """
-    if first == 0 or second == 0:
-        return 1.0
-    scaled = first * first_freedom
-    share = incomplete_beta(
-        scaled / (scaled + second * second_freedom), first_freedom / 2, second_freedom / 2
-    )
-    return 2 * min(share, 1 - share)
-
-
 def combined_p(values: Sequence[float]) -> float:
     """Return the combined p-value of independent tests from their p-values, by Fisher's method.
 

@@ -16,10 +16,9 @@ for the complete family.
 
 2. Where that finds a difference, Holm's procedure tests the levels of this metric and pair at 5 %. Two or
 three runs say little about the variance of a level, so all levels of a pair have the mean of their variances,
-with Satterthwaite's degrees of freedom, if these are alike. If an F-test finds that one differs from the mean
-of the others, each level has its own: a noisy level does not hide what the others show. This test is at 20 %
-(with Bonferroni's correction), because to share unlike variances does more harm than not to share alike ones.
-With few runs it misses a level that is a few times as noisy as the others; there, intervals are too narrow.
+with Satterthwaite's degrees of freedom. One level that varies much more than the others widens the intervals
+of all and can hide what they show; its own interval is then too narrow. The first step also needs its own
+variance.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from msgspec.structs import replace
 
 from sparktop.model.judgement import is_too_scattered
 from sparktop.model.load import Level
-from sparktop.model.statistics import CONFIDENCE, combined_p, student_t, two_sided_t, variance_ratio_p
+from sparktop.model.statistics import CONFIDENCE, combined_p, student_t, two_sided_t
 from sparktop.model.sweep import Value
 from sparktop.sweep.result.results import LARGEST, LevelResult
 from sparktop.sweep.terms.definitions import MAIN_RATES, judging_metrics, main_rate_of
@@ -47,8 +46,6 @@ NOISE_FLOOR_PERCENT = 3.0
 """Noise floor in percent if no server was measured twice."""
 LEAST_RUNS = 2
 """Minimum number of runs of each of the two values for a test."""
-_UNLIKE_BELOW = 0.2
-"""p-value of equal variances below which levels do not share them."""
 _FREEDOM_STEP = 10
 """For confidence intervals, degrees of freedom are rounded down to tenths: fewer quantiles are computed."""
 Pair = tuple[str, str]
@@ -163,7 +160,7 @@ def proofs(
 
     `hypotheses` has, by the same keys, the loads under which the two targets can be tested; `tests` has the
     ratios of those that are asked for: the others are counted. Ratios that are returned have the mean of the
-    variances of all levels of the two targets if these are alike. The noise floor is not considered.
+    variances of all levels of the two targets. The noise floor is not considered.
     """
     common: dict[Pair, frozenset[Level]] = {}
     for (_, pair), loads in hypotheses.items():
@@ -193,7 +190,7 @@ def _proofs_of(
     family: Sequence[_Hypothesis], tests: Mapping[_Hypothesis, Mapping[Level, Ratio]]
 ) -> dict[_Hypothesis, dict[Level, Ratio]]:
     """Return the tests of a family, and which are proven in it."""
-    tested_ratios = {key: _with_shared_variance(tests[key]) for key in family if key in tests}
+    tested_ratios = {key: _with_mean_variance(tests[key]) for key in family if key in tests}
     values = {key: _p_of_levels(tests[key], levels) for key, levels in tested_ratios.items()}
     differing, proven = holm(values, len(family)), {}
     for key, levels in tested_ratios.items():
@@ -216,27 +213,18 @@ def holm(values: Mapping[_Key, float], count: int) -> set[_Key]:
     return rejected
 
 
-def _with_shared_variance(levels: Mapping[Level, Ratio]) -> Mapping[Level, Ratio]:
-    """Return the ratios of two targets' levels, each with the mean of their variances if these are alike."""
+def _with_mean_variance(levels: Mapping[Level, Ratio]) -> dict[Level, Ratio]:
+    """Return the ratios of two targets' levels, each with the mean of their variances."""
     variances = [ratio.variance for ratio in levels.values() if ratio.variance is not None]
-    for index, one in enumerate(variances):
-        others = variances[:index] + variances[index + 1 :]
-        if others and len(variances) * variance_ratio_p(*one, *_mean(others)) < _UNLIKE_BELOW:
-            return levels
-    mean = _mean(variances)
+    mean = fmean(variance for variance, _ in variances), _freedom(variances)
     return {load: replace(ratio, variance=mean) for load, ratio in levels.items()}
-
-
-def _mean(variances: Sequence[Variance]) -> Variance:
-    """Return the mean of variances, with its degrees of freedom."""
-    return fmean(variance for variance, _ in variances), _freedom(variances)
 
 
 def _p_of_levels(ratios: Mapping[Level, Ratio], tested: Mapping[Level, Ratio]) -> float:
     """Return the p-value of the hypothesis that two targets are equal in a metric at all levels.
 
-    `ratios` has each level's ratio with the variance of that level, `tested` with the shared one. A
-    difference at a single level must be significant in both tests, because the shared variance may be too
+    `ratios` has each level's ratio with the variance of that level, `tested` with the mean variance. A
+    difference at a single level must be significant in both tests, because the mean variance may be too
     small for that level.
     """
     values = {load: ratio.p_or_1 for load, ratio in ratios.items()}

@@ -13,7 +13,6 @@ import pytest
 from sparktop.model.failure import FailureKind
 from sparktop.model.statistics import (
     student_t,
-    variance_ratio_p,
     wilson,
 )
 from sparktop.sweep.terms.request_errors import Server, connect_failure, status_failure
@@ -31,23 +30,6 @@ from sparktop.sweep.terms.request_errors import Server, connect_failure, status_
 def test_students_t_is_that_of_the_tables(share: float, freedom: int, expected: float) -> None:
     """Quantiles as printed tables have them."""
     assert student_t(share, freedom) == pytest.approx(expected, abs=6e-5 * abs(expected))
-
-
-@pytest.mark.parametrize(
-    ("ratio", "freedom", "other_freedom", "expected"),
-    [
-        (9.6045, 4, 4, 0.05),
-        (1 / 9.6045, 4, 4, 0.05),
-        (5.4564, 2, 10, 0.05),
-        (1.0, 3, 3, 1.0),
-        (0.0, 4, 4, 1.0),
-    ],
-)
-def test_the_f_test_is_that_of_the_tables(
-    ratio: float, freedom: int, other_freedom: int, expected: float
-) -> None:
-    """At the 97.5 % quantiles of printed tables, p is 5 %; a variance of 0 says nothing."""
-    assert variance_ratio_p(2 * ratio, freedom, 2.0, other_freedom) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize(
