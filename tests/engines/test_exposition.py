@@ -192,8 +192,21 @@ def test_a_doubtful_histogram_is_none(family: Family, sums: Family, counts: Fami
     assert read_histogram(family, sums, counts) is None
 
 
-ODD = (b"1", b"NaN", b"-1", b"1e308", b"", b"x", b"1_0", b"5\r", b"5\t1", b"5 1", b"{", b'7 # {t="x"} 1')
-ODD += (b"\xd9\xa1",)
+ODD = (
+    b"1",
+    b"NaN",
+    b"-1",
+    b"1e308",
+    b"",
+    b"x",
+    b"1_0",
+    b"5\r",
+    b"5\t1",
+    b"5 1",
+    b"{",
+    b'7 # {t="x"} 1',
+    b"\xd9\xa1",
+)
 
 
 @pytest.mark.parametrize("seed", range(20))
