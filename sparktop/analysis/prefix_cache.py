@@ -10,9 +10,9 @@ prompt can fill a block. Figures: vLLM's `KVCacheManager.get_computed_blocks` (h
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import comb
-from operator import sub
+from operator import add, sub
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -56,9 +56,6 @@ class _Counts(NamedTuple):
     """Tokens looked up in the cache."""
     cached: float
     """Tokens found in it."""
-
-
-_NO_COUNTS = _Counts(0.0, 0.0, 0.0, 0.0)
 
 
 class _Step(Struct, frozen=True):
@@ -122,16 +119,14 @@ class PrefixCacheRule:
         """Yield that the caches spare nothing, once enough prompts have come to say so."""
         if view.role == "decode" or not view.generation_tokens:  # an embedding server generates nothing
             return
-        nothing_percent, little_percent = (
-            (_STAYS if self._found else 1.0) * percent for percent in (NEVER_PERCENT, HARDLY_PERCENT)
-        )
+        stays = _STAYS if self._found else 1.0
+        nothing_percent, little_percent = stays * NEVER_PERCENT, stays * HARDLY_PERCENT
         whole_prompts = (
             use.prompts is not None
             and not self._swept
             and 100 * use.cached_tokens < nothing_percent * use.asked_tokens
         )
-        counted = [_counts(use)] if whole_prompts else [step.counts for step in self._steps]
-        total = _Counts(*map(sum, zip(_NO_COUNTS, *counted, strict=True)))
+        total = _counts(use) if whole_prompts else _sum_counts(step.counts for step in self._steps)
         count, tokens, asked_tokens, cached = total
         if count < LEAST_PROMPTS or asked_tokens < LEAST_TOKENS or tokens < SHORT_TOKENS * count:
             return
@@ -163,40 +158,24 @@ class PrefixCacheRule:
         short_percent = self._shorter_percent(use.lengths, needed) or 0.0
         found_words = f"{cached:,.0f} of {asked_tokens:,.0f} prompt tokens"
         hits = f"prefix cache {'hardly' if cached else 'never'} hits: {found_words}"
-        below, repeat = f"{hits}, a block has {block or 0:,}", "whether they repeat is unknown"
-        is_above_context = bool(block and view.max_model_len and block > view.max_model_len)
-        fills_none = short_percent >= _MOSTLY_PERCENT
-        one_block = Sure.KNOWN if needed == block else Sure.LIKELY
-        off = f"prefix cache is off: {asked_tokens:,.0f} prompt tokens computed"
-        cases = (  # the first that holds: its advice, how sure it is, its line
-            (not cache.on, "it is off", Sure.KNOWN, off),
-            (is_above_context, "a block exceeds the context", Sure.KNOWN, below),
-            (fills_none, "prompts fill no block", one_block, below),
-            (grows and bool(evicted), "evicted", Sure.LIKELY, f"{hits}: evicted"),
-            (grows and use.prompts is not None, "turns that find nothing", Sure.LIKELY, hits),
-            (grows, "the same of llama.cpp", Sure.LIKELY, hits),
-            (True, "repetition unknown", Sure.UNKNOWN, f"prefix cache: {found_words} found; {repeat}"),
-        )
-        case, sure, line = next(case[1:] for case in cases if case[0])
+        if not cache.on:
+            case, sure = "it is off", Sure.KNOWN
+            line = f"prefix cache is off: {asked_tokens:,.0f} prompt tokens computed"
+        elif block and view.max_model_len and block > view.max_model_len:
+            case, sure, line = "a block exceeds the context", Sure.KNOWN, f"{hits}, a block has {block:,}"
+        elif block and short_percent >= _MOSTLY_PERCENT:
+            case, sure = "prompts fill no block", Sure.KNOWN if needed == block else Sure.LIKELY
+            line = f"{hits}, a block has {block:,}"
+        elif not grows:
+            case, sure = "repetition unknown", Sure.UNKNOWN
+            line = f"prefix cache: {found_words} found; whether they repeat is unknown"
+        elif evicted:
+            case, sure, line = "evicted", Sure.LIKELY, f"{hits}: evicted"
+        elif use.prompts is not None:
+            case, sure, line = "turns that find nothing", Sure.LIKELY, hits
+        else:
+            case, sure, line = "the same of llama.cpp", Sure.LIKELY, hits
         values = {"BLOCK": f"{block or 0:,}", "LEAST": f"{needed or 0:,}", "OPTION": _option(view, cache)}
-        least = "at least " if use.prompts is None else ""
-        evidence = {"looked up": f"{asked_tokens:,.0f} tokens of {least}{count:,.0f} prompts {since}"}
-        if block is not None:
-            cannot = f", {short_percent:.0f} % cannot fill it" if short_percent else ""
-            twice = "; with a draft head two are needed" if needed != block else ""
-            mean = f"prompts have {tokens / count:,.0f} on average"
-            evidence["block"] = f"{block:,} tokens; {mean}{cannot}{twice}"
-        if cache.states is not None:
-            evidence["hybrid model"] = f"mamba cache mode {cache.states}: hits only where a state was kept"
-        evidence["turns"] = (
-            "not seen: lengths of single prompts do not grow, or several come within a second"
-            if self._turns is None
-            else "{} of {} prompts continue an earlier one (by their lengths, not texts)".format(*self._turns)
-        )
-        if evicted:
-            evidence["KV cache"] = evicted
-        if (idle_s := view.counter_figures.get("kv_block_idle_s")) is not None:
-            evidence["evicted blocks"] = f"unused for {idle_s:,.0f} s before"
         severity = Severity.WARNING if cache.on else Severity.INFO
         return Finding(
             KIND,
@@ -205,7 +184,7 @@ class PrefixCacheRule:
             fix=FINDINGS[KIND].advice(case, **values),
             sure=sure,
             severity=severity if grows else None,
-            evidence=tuple(evidence.items()),
+            evidence=tuple(self._evidence(view, use, total, since, needed)),
             values={
                 "asked_tokens": asked_tokens,
                 "found_tokens": cached,
@@ -216,6 +195,34 @@ class PrefixCacheRule:
                 "window_s": _WINDOW_S,
             },
         )
+
+    def _evidence(
+        self, view: BackendView, use: PrefixUse, total: _Counts, since: str, needed: int | None
+    ) -> Iterator[tuple[str, str]]:
+        """Yield (name, text) of what the finding rests on; `needed`: the fewest tokens that can be found."""
+        cache, block = use.cache, use.cache.block_tokens
+        least = "at least " if use.prompts is None else ""
+        yield "looked up", f"{total.asked:,.0f} tokens of {least}{total.prompts:,.0f} prompts {since}"
+        if block is not None:
+            short_percent = self._shorter_percent(use.lengths, needed)
+            cannot = f", {short_percent:.0f} % cannot fill it" if short_percent else ""
+            twice = "; with a draft head two are needed" if needed != block else ""
+            mean = f"prompts have {total.tokens / total.prompts:,.0f} on average"
+            yield "block", f"{block:,} tokens; {mean}{cannot}{twice}"
+        if cache.states is not None:
+            yield "hybrid model", f"mamba cache mode {cache.states}: hits only where a state was kept"
+        if self._turns is None:
+            yield "turns", "not seen: lengths of single prompts do not grow, or several come within a second"
+        else:
+            grown, compared = self._turns
+            yield (
+                "turns",
+                f"{grown} of {compared} prompts continue an earlier one (by their lengths, not texts)",
+            )
+        if evicted := self._evicted():
+            yield "KV cache", evicted
+        if (idle_s := view.counter_figures.get("kv_block_idle_s")) is not None:
+            yield "evicted blocks", f"unused for {idle_s:,.0f} s before"
 
     def _shorter_percent(self, lengths: Histogram | None, needed: int | None) -> float | None:
         """Return the least share of the prompts that are shorter than what can be found; None if unknown."""
@@ -240,6 +247,13 @@ class PrefixCacheRule:
 
 def _counts(use: PrefixUse) -> _Counts:
     return _Counts(use.prompts or 0.0, use.prompt_tokens, use.asked_tokens, use.cached_tokens)
+
+
+def _sum_counts(counts: Iterable[_Counts]) -> _Counts:
+    total = _Counts(0.0, 0.0, 0.0, 0.0)
+    for each in counts:
+        total = _Counts(*map(add, total, each))
+    return total
 
 
 def _counts_between(before: PrefixUse, use: PrefixUse) -> _Counts:
