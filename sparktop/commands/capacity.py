@@ -131,6 +131,7 @@ def run(arguments: argparse.Namespace) -> int:
             reached.
     """
     # Late: --help needs none of them.
+    from sparktop.commands.report import result_path
     from sparktop.commands.sweep.run import make, render
     from sparktop.commands.sweep.targets import ask_first, asked_targets
     from sparktop.logfile import open_log
@@ -139,10 +140,12 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.sweep.run.forecast import plan_sentences
 
     open_log(os.environ)
-    output = output_file(arguments.output)
+    stored = None if arguments.stored is None else result_path(arguments.stored)
+    read = (stored, arguments.config, arguments.prompts, arguments.workload)
+    output = output_file(arguments.output, read)
     form = chosen_format(arguments.form, output, FORMATS, "txt")
-    if arguments.stored is not None:
-        answered = _stored_answer(arguments)
+    if stored is not None:
+        answered = _stored_answer(stored, arguments)
         write_result(output, render(answered, form), is_markdown=form == "md")
         if output is not None:
             tell(answer_of(answered))
@@ -162,14 +165,13 @@ _SENDING = ("targets", "workload", "arrivals", "tg", "prompts", "duration", "mos
 """Arguments that say what is sent."""
 
 
-def _stored_answer(arguments: argparse.Namespace) -> SweepResult:
-    """Return the stored sweep that the arguments name with its answers to their conditions.
+def _stored_answer(stored: str, arguments: argparse.Namespace) -> SweepResult:
+    """Return the sweep in the file `stored` with its answers to the conditions of the arguments.
 
     Raises:
         UsageError: the file cannot be read, or options or conditions do not fit it.
     """
-    from sparktop.commands.report import result_path  # late: as above
-    from sparktop.sweep.result.store import load
+    from sparktop.sweep.result.store import load  # late: as above
     from sparktop.sweep.run.again import answer_from_levels
     from sparktop.sweep.terms.definitions import ERROR_SHARE
 
@@ -177,7 +179,7 @@ def _stored_answer(arguments: argparse.Namespace) -> SweepResult:
     if given_options:
         option_name = "TARGET" if given_options[0] == "targets" else f"--{given_options[0]}"
         raise UsageError(f"--from sends nothing: leave out {option_name}")
-    result = load(Path(result_path(arguments.stored)))
+    result = load(Path(stored))
     asks_load = any((arguments.agents, arguments.rate, arguments.concurrency))
     kind = kind_of(arguments) if asks_load else result.plan.load
     share = ERROR_SHARE if arguments.max_errors is None else arguments.max_errors

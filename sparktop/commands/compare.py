@@ -45,30 +45,32 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         SparktopError: a file or a name cannot be used, or the output cannot be written.
     """
-    output = output_file(arguments.output)
+    from sparktop.commands.report import result_path  # late: not needed for --help
+
+    files = [result_path(file) for file in arguments.files]
+    output = output_file(arguments.output, files)
     if arguments.list:
         if arguments.form is not None:
             raise UsageError("--list prints lines of text: leave out --format")
-        write_result(output, _list_names(arguments.files))
+        write_result(output, _list_names(files))
         return 0
     form = chosen_format(arguments.form, output, FORMATS, "md")
-    if not arguments.files:
+    if not files:
         raise UsageError(
             "nothing to compare: name result files or references; sparktop compare --list shows some"
         )
-    write_result(output, _compare_files(arguments, form), is_markdown=form == "md")
+    write_result(output, _compare_files(files, arguments, form), is_markdown=form == "md")
     return 0
 
 
-def _compare_files(arguments: argparse.Namespace, form: str) -> str:
+def _compare_files(files: Sequence[str], arguments: argparse.Namespace, form: str) -> str:
     """Return the comparison of the files as text in the format `form`."""
     # Late: --help needs none of them.
-    from sparktop.commands.report import result_path
     from sparktop.sweep.compare.compare import compare
     from sparktop.sweep.compare.imports.files import read_series
     from sparktop.sweep.formats.written import comparison_report
 
-    series, facts = read_series([result_path(source) for source in arguments.files])
+    series, facts = read_series(files)
     names = [compared.name for compared in series]
     baseline = None if arguments.baseline is None else _check_name(arguments.baseline, names)
     same_pair = None
@@ -91,12 +93,11 @@ def _check_name(name: str, names: Collection[str]) -> str:
 
 def _list_names(files: Sequence[str]) -> str:
     """Return the series of `files` as lines; without files the published tables and stored sweeps."""
-    from sparktop.commands.report import result_path  # late: not needed for --help
-    from sparktop.sweep.compare.imports.files import read_series
+    from sparktop.sweep.compare.imports.files import read_series  # late: not needed for --help
 
     if files:
         lines = []
-        for series in read_series([result_path(source) for source in files])[0]:
+        for series in read_series(files)[0]:
             levels = ", ".join(dict.fromkeys(level.load.point.short for level in series.levels))
             lines.append(f"{series.name}  {series.tool}  {series.model or '–'}  {levels}\n")
         return "".join(lines)

@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from sparktop.recording.player import Recording  # late: --help needs none of it
 
-    output = output_file(arguments.output)
+    output = output_file(arguments.output, arguments.files)
     form = chosen_format(arguments.form, output, FORMATS, FORMATS[0])
     if not arguments.files:
         _list_usual_names(arguments.list, form)

@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterable
+from contextlib import suppress
 from errno import EAGAIN
 from pathlib import Path
 from typing import BinaryIO
@@ -104,16 +105,23 @@ def check_file(path: Path) -> None:
         raise OutputError(f"{clean(path)}: {reason_of(error)}") from None
 
 
-def output_file(name: str | None) -> Path | None:
+def output_file(name: str | None, inputs: Iterable[str | None] = ()) -> Path | None:
     """Return the file that the value of -o names, after `check_file`; None for standard output.
 
+    `inputs` are the paths that the command reads, also as NAME=FILE.
+
     Raises:
-        OutputError: as for `check_file`.
+        OutputError: as for `check_file`, or the file is one of `inputs`, which would be lost.
     """
     if name in {None, "-"}:
         return None
     path = Path(str(name))
     check_file(path)
+    for read in filter(None, inputs):
+        for part in (read, read.partition("=")[2]):
+            with suppress(OSError, ValueError):  # no file, or one that is not there
+                if part and not is_device(path) and path.samefile(part):
+                    raise OutputError(f"{clean(path)}: this command reads it; name another file for -o")
     return path
 
 

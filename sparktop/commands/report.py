@@ -6,6 +6,7 @@ import argparse
 import os
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,19 +85,19 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         SparktopError: a source, the target or the format cannot be used, or the output cannot be written.
     """
-    output = output_file(arguments.output)
+    named = [result_path(source) for source in arguments.sources or [LAST]]
+    output = output_file(arguments.output, named)
     form = chosen_format(arguments.form, output, FORMATS, "md")
-    text = _report_text(arguments, form)
+    text = _report_text(named, arguments, form)
     write_result(output, text, is_markdown=form == "md")
     return 0
 
 
-def _report_text(arguments: argparse.Namespace, form: str) -> str:
-    """Return the report of what the arguments name in the format `form`."""
+def _report_text(named: Sequence[str], arguments: argparse.Namespace, form: str) -> str:
+    """Return the report of the files `named` in the format `form`."""
     # Late: --help needs none of them.
     from sparktop.recording.recorder import is_recording
 
-    named = [result_path(source) for source in arguments.sources or [LAST]]
     first, *other_sources = sources = list(dict.fromkeys(named))
     if len(sources) < len(named):
         tell("a file that is named twice counts once")

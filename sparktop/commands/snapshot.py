@@ -112,7 +112,7 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.logfile import open_log
 
     open_log(os.environ)
-    output = output_file(arguments.output)
+    output = output_file(arguments.output, [*(arguments.recordings or ()), arguments.config])
     arguments.form = chosen_format(arguments.form, output, FORMATS, "json")
     if arguments.recordings is not None or arguments.at is not None:
         return _report_recording(arguments, output)

@@ -23,6 +23,7 @@ from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.node import NodeTrack
 from sparktop.store.routers import EachOnce, FleetTrack, Routed, RouterTrack, WallFigures, group_names
 from sparktop.store.sources import SourceKey, SourceKind
+from sparktop.store.yardsticks import is_simulated_version
 
 # Which backend runs on which node, and which node its slow steps can be attributed to.
 
@@ -284,16 +285,12 @@ class Tracks:
 # Of all sources together.
 
 
-SIMULATED = "+simulated"
-"""Suffix of the versions of simulated servers."""
-
-
 def is_simulated(backends: Iterable[BackendView], nodes: Iterable[NodeView]) -> bool:
     """Return whether any server or agent is simulated.
 
     A simulated server has a version such as 0.32.0+simulated; an agent reports it in its replies.
     """
-    if any(view.version is not None and view.version.endswith(SIMULATED) for view in backends):
+    if any(is_simulated_version(view.version) for view in backends):
         return True
     return any(view.identity.simulated for view in nodes)
 

@@ -39,6 +39,11 @@ _FROM_CONFIGURATION = "the configuration"
 _Key = tuple[str, str, str]
 
 
+def is_simulated_version(version: str | None) -> bool:
+    """Return whether a server's version, such as 0.32.0+simulated, is that of a simulated one."""
+    return version is not None and version.endswith("+simulated")
+
+
 class YardstickBases:
     """Keeps the basis of each backend's yardsticks, and which of its setups have new bests."""
 
@@ -66,9 +71,10 @@ class YardstickBases:
         self._published_for.clear()
 
     def take_changed(self) -> tuple[PastSetup, ...]:
-        """Return the setups of all servers whose bests changed since the last call."""
+        """Return the setups of all servers whose bests changed since the last call, without simulated ones."""
         changed, self._changed = self._changed, set()
-        return tuple(setup for key in sorted(changed) for setup in self.setups(key))
+        setups = (setup for key in sorted(changed) for setup in self.setups(key))
+        return tuple(setup for setup in setups if not is_simulated_version(setup.facts.get(ENGINE_VERSION)))
 
     def setups(self, key: _Key) -> tuple[PastSetup, ...]:
         """Return the known setups of a server: (address, engine, model)."""

@@ -62,6 +62,35 @@ def test_a_result_that_is_cut_off_is_an_error(command: list[str], unbuffered: st
     assert b"File too large" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "FILE"),
+        ("report", "last.json", "mine=FILE"),
+        ("compare", "FILE"),
+        ("dump", "FILE"),
+        ("snapshot", "--from", "FILE"),
+        ("snapshot", "--config", "FILE"),
+        ("capacity", "--from", "FILE"),
+        ("sweep", "127.0.0.1:9", "--prompts", "FILE"),
+        ("sweep", "127.0.0.1:9", "--trace", "FILE"),
+    ],
+)
+def test_no_command_overwrites_what_it_reads(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also by another name of the file: it is refused in one line, and the file stays."""
+    path, link = tmp_path / "x.json", tmp_path / "link.json"
+    path.write_text('{"text": "mine"}\n')
+    link.symlink_to(path)
+    named = [word.replace("FILE", str(path)) for word in words]
+    assert main([*named, "-o", str(link)]) == 1
+    assert capsys.readouterr().err.strip() == (
+        f"sparktop: {link}: this command reads it; name another file for -o"
+    )
+    assert path.read_text() == '{"text": "mine"}\n'
+
+
 UNUSABLE = "3: key 'sweeps[0].rate' is not usable:"
 RATE = "is not a rate: write requests per second from 0.001 to 10,000, as in 0.5,1,2 or 0.5..4"
 

@@ -118,6 +118,9 @@ def test_setups_and_bests_are_kept_once_they_change() -> None:
     assert (best.running, round(best.batch)) == (4.0, 4)
     server.run(60, 4, slower=lambda _: 1.1)
     assert server.store.yardsticks.take_changed() == ()
+    server.start(Setup(version="0.31.0+simulated"))
+    server.run(120, 4)
+    assert server.store.yardsticks.take_changed() == (setup,), "of a simulated server nothing is kept"
 
 
 def test_what_files_hold_is_recorded() -> None:

@@ -336,7 +336,8 @@ def run(arguments: argparse.Namespace) -> int:
     watch = configured_watch(arguments.config, os.environ, needed=needed) or Watch()
     if arguments.preset == "":
         return _list_presets(watch.sweeps)
-    output = output_file(arguments.output)
+    read = (arguments.config, arguments.prompts, arguments.trace, arguments.workload)
+    output = output_file(arguments.output, read)
     is_read = output is None and sys.stdout is not None and sys.stdout.isatty()
     form = chosen_format(arguments.form, output, FORMATS, "md" if is_read else "json")
     spec = find_preset(arguments.preset or DEFAULT, watch.sweeps) | spec_of(arguments)
