@@ -15,6 +15,7 @@ from sparktop.analysis.balance.load_grid import interpolate
 from sparktop.analysis.speed_state import SLOW_CLOCK, SLOW_STEPS, THROTTLED
 from sparktop.model.event import Finding, FindingKind, Severity
 from sparktop.model.explained import FINDINGS
+from sparktop.model.load import are_like_lengths
 from sparktop.model.node import ModelWeights
 from sparktop.model.snapshot import BackendView, Situation
 from sparktop.model.targets import NodeThresholds
@@ -157,18 +158,24 @@ def yardsticks(
     *,
     before: float = math.inf,
     decodes: bool = True,
+    lengths: tuple[int | None, int | None] = (None, None),
 ) -> tuple[Yardstick, ...]:
     """Return its own best, the published rate and the limit for a decode rate of `tps` tokens/s.
 
     `running` requests ran at once; `batch` and `generated` are the tokens and generated tokens of a step of
     a busy engine core (None: one for each request). Its best counts if it was reached before the Unix time
-    `before`, the others if it only `decodes`.
+    `before`, the others if it only `decodes`, a published one if its lengths are like `lengths`: (prompt,
+    output) tokens, as far as known.
     """
     own_stick = _best_stick(basis, tps, running, batch, before)
     if not decodes:
         prefill = "not compared: prompts are computed for part of the time"
         return own_stick, Yardstick(PUBLISHED, prefill), Yardstick(LIMIT, prefill)
-    return own_stick, _published_stick(basis, tps, running), _limit_stick(basis, tps, running, generated)
+    return (
+        own_stick,
+        _published_stick(basis, tps, running, lengths),
+        _limit_stick(basis, tps, running, generated),
+    )
 
 
 def _stick(name: str, source: str, tps: float, limit_tps: float) -> Yardstick:
@@ -187,23 +194,35 @@ def _best_stick(
     return _stick(BEST, f"{best.running:.0f} running, {day(best.at)}", tps, best.tps)
 
 
-def _published_stick(basis: YardstickBasis, tps: float, running: float) -> Yardstick:
-    """Return the best published rate for this many requests; unknown where no table has one."""
+def _published_stick(
+    basis: YardstickBasis, tps: float, running: float, lengths: tuple[int | None, int | None]
+) -> Yardstick:
+    """Return the best published rate for this many requests of such lengths; unknown where there is none."""
     fitting = [table for table in basis.published if table.servers == basis.servers]
     if not fitting:
         return Yardstick(PUBLISHED, "not known: no table has this model, engine and machine")
     rates = [(published_at(table, running), table) for table in fitting]
-    candidates = [(rate, table) for rate, table in rates if rate is not None]
-    if not candidates:
+    at_once = [(rate, table) for rate, table in rates if rate is not None]
+    if not at_once:
         return Yardstick(PUBLISHED, f"not known: no table reaches {running:.0f} running")
-    rate, best = max(candidates, key=lambda pair: pair[0])
+    candidates = [
+        (rate, table)
+        for rate, table in at_once
+        if are_like_lengths(table.prompt_tokens, lengths[0])
+        and are_like_lengths(table.output_tokens, lengths[1])
+    ]
+    rate, best = max(candidates or at_once, key=lambda pair: pair[0])
+    published_lengths = best.prompt_tokens, best.output_tokens
+    if not candidates:
+        return Yardstick(PUBLISHED, f"other lengths: table {best.source}", None, None, *published_lengths)
     least = min(rate for rate, _ in candidates)
     load = "1 request" if round(running) == 1 else f"{running:.0f} requests at once"
     among = (
         "" if len(candidates) == 1 else f"; best of {len(candidates)} for {load}, {least:.1f} to {rate:.1f}"
     )
     between = "" if any(level == running for level, _ in best.levels) else ", between two levels"
-    return _stick(PUBLISHED, f"table {best.source}{between}{among}", tps, rate)
+    source = f"table {best.source}{between}{among}"
+    return Yardstick(PUBLISHED, source, rate, 100 * tps / rate, *published_lengths)
 
 
 def _limit_stick(basis: YardstickBasis, tps: float, running: float, generated: float | None) -> Yardstick:

@@ -100,6 +100,17 @@ MOST_IN_FLIGHT = 512
 """Requests in flight from which on an open-loop level makes further ones wait in the client."""
 
 
+ALIKE_WITHIN_PERCENT = 10
+"""Lengths in tokens up to so many percent apart are alike: they share a row of a comparison."""
+
+
+def are_like_lengths(count: int | None, other: int | None) -> bool:
+    """Return whether two lengths in tokens are alike, as far as both are known."""
+    if count is None or other is None:
+        return True
+    return 100 * max(count, other) <= (100 + ALIKE_WITHIN_PERCENT) * min(count, other)
+
+
 class LoadPoint(Struct, frozen=True):
     """The position of a level on the axis of its sweep; points of different kinds are never compared."""
 

@@ -77,6 +77,9 @@ class PublishedRates(Struct, frozen=True):
     """Engines behind one address."""
     levels: tuple[tuple[int, float], ...] = ()
     """(Requests at once, generated tokens per second of all of them together)."""
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    """Lengths of each request; None where they are not stated."""
 
 
 class TableLevel(Struct, frozen=True):
@@ -172,6 +175,9 @@ class Yardstick(Struct, frozen=True):
     tps: float | None = None
     percent: float | None = None
     """The rate that was compared, as a percentage of `tps`."""
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    """Lengths of each request of a published rate; None where they are not stated."""
 
     @property
     def words(self) -> str:

@@ -71,7 +71,7 @@ class YardstickBases:
         self._published_for.clear()
 
     def take_changed(self) -> tuple[PastSetup, ...]:
-        """Return the setups of all servers whose bests changed since the last call, without simulated ones."""
+        """Return the setups of all servers whose bests changed since the last call, but of simulated ones."""
         changed, self._changed = self._changed, set()
         setups = (setup for key in sorted(changed) for setup in self.setups(key))
         return tuple(setup for setup in setups if not is_simulated_version(setup.facts.get(ENGINE_VERSION)))

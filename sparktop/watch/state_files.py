@@ -277,17 +277,16 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
     for target in recipe.targets:
         machine = target.machine or recipe.machine
         name = next((rate for rate in _RATES if any(rate in level.figures for level in target.levels)), "")
-        rates = ((level.concurrency, level.figures.get(name)) for level in target.levels)
-        levels = tuple(
-            (count, float(rate))
-            for count, rate in rates
-            if 0 < count < _HIGHEST and isinstance(rate, int | float) and 0 < rate < _HIGHEST
-        )
-        if machine and levels:
-            lengths = {(level.pp or recipe.pp, level.tg or recipe.tg) for level in target.levels}
-            prompt, output = lengths.pop() if len(lengths) == 1 else (None, None)
-            tokens = f", {prompt:,} → {output:,} tokens" if prompt and output else ""
-            source = f"{recipe.name}: {target.name}{tokens}"
+        by_lengths: dict[tuple[int | None, int | None], list[tuple[int, float]]] = {}
+        for level in target.levels:
+            count, rate = level.concurrency, level.figures.get(name)
+            if 0 < count < _HIGHEST and isinstance(rate, int | float) and 0 < rate < _HIGHEST:
+                lengths = level.pp or recipe.pp, level.tg or recipe.tg
+                by_lengths.setdefault(lengths, []).append((count, float(rate)))
+        for lengths, levels in by_lengths.items() if machine else ():
+            tokens = " → ".join("?" if count is None else f"{count:,}" for count in lengths)
+            stated = f"{tokens} tokens" if any(lengths) else "lengths not stated"
+            source = f"{recipe.name}: {target.name}, {stated}"
             result.append(
                 PublishedRates(
                     clean(source, 120),
@@ -296,7 +295,8 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
                     clean(machine, 60),
                     target.machines,
                     max(1, len(target.engines)),
-                    levels,
+                    tuple(levels),
+                    *lengths,
                 )
             )
     return result

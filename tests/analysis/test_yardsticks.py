@@ -18,7 +18,15 @@ from sparktop.analysis.yardsticks import (
     yardsticks,
 )
 from sparktop.model.node import ModelWeights
-from sparktop.model.yardsticks import FLAGS, PastSetup, PublishedRates, SteadyLoad, YardstickBasis
+from sparktop.model.yardsticks import (
+    FLAGS,
+    PUBLISHED,
+    PastSetup,
+    PublishedRates,
+    SteadyLoad,
+    Yardstick,
+    YardstickBasis,
+)
 from sparktop.watch.state_files import SHIPPED, read_recipe
 
 GB10, TOKEN_GB = 273.0, 2.55
@@ -124,6 +132,31 @@ def test_the_highest_of_several_tables_counts() -> None:
     stick = yardsticks(YardstickBasis(published=both), 23.0, 1.0)[1]
     assert (stick.tps, stick.percent) == (57.5, 40.0)
     assert stick.source.endswith("solo, 1,024 → 128 tokens; best of 2 for 1 request, 34.8 to 57.5")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "tps"),
+    [
+        ((None, None), 57.5),
+        ((1024, 128), 57.5),
+        ((1000, 120), 57.5),
+        ((1024, 256), None),
+        ((128, 64), None),
+        ((None, 64), None),
+    ],
+)
+def test_a_published_rate_of_other_lengths_is_no_yardstick(
+    lengths: tuple[int | None, int | None], tps: float | None
+) -> None:
+    """Within 10 % they are the same, and what is not known is not held against it; a table without counts."""
+    solo = published("spark-topologies-2026-03", "solo")
+    stick = yardsticks(YardstickBasis(published=(solo,)), 23.0, 1.0, lengths=lengths)[1]
+    assert (stick.tps, stick.prompt_tokens, stick.output_tokens) == (tps, 1024, 128)
+    other = "other lengths: table spark-topologies-2026-03: solo, 1,024 → 128 tokens"
+    assert tps is not None or stick == Yardstick(PUBLISHED, other, None, None, 1024, 128)
+    unstated = published("gx10-concurrency-first", "ngc-hand-tuned")
+    stick = yardsticks(YardstickBasis(published=(solo, unstated)), 23.0, 1.0, lengths=lengths)[1]
+    assert stick.tps == (tps or 34.8)
 
 
 def test_the_own_best_is_of_this_version_flags_and_batch() -> None:

@@ -107,7 +107,8 @@ def test_a_recipe_of_the_user_is_read_if_only_the_user_can_write_it(tmp_path: Pa
     assert problem is None
     (folder / "mine.json").write_text(json.dumps(RECIPE))
     (mine,) = read_recipes(env)[0][len(shipped) :]
-    assert mine == PublishedRates("mine: one", "org/m", "sglang", "GB10", levels=((4, 80.0),))
+    source = "mine: one, lengths not stated"
+    assert mine == PublishedRates(source, "org/m", "sglang", "GB10", levels=((4, 80.0),))
     (folder / "mine.json").chmod(0o666)
     found, problem = read_recipes(env)
     assert (found, "only this user can write" in (problem or "")) == (shipped, True)

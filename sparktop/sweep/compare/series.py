@@ -19,7 +19,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError, did_you_mean
-from sparktop.model.load import Level, LoadMode, concurrency_point
+from sparktop.model.load import (
+    ALIKE_WITHIN_PERCENT,
+    Level,
+    LoadMode,
+    are_like_lengths,
+    concurrency_point,
+)
 from sparktop.model.sweep import Value, value_of, value_of_range
 from sparktop.model.text import clean, names_in_words
 from sparktop.model.yardsticks import Reference, TableTarget
@@ -225,8 +231,6 @@ def _merge_two(first: SeriesLevel, second: SeriesLevel) -> SeriesLevel:
     )
 
 
-ALIKE_WITHIN_PERCENT = 10
-"""Lengths up to so many percent apart share a row."""
 _Aligned = list[dict[Level, SeriesLevel]]
 """For each series its levels by the load of their row."""
 
@@ -285,16 +289,12 @@ def are_same_row(load: Level, other: Level) -> bool:
         return False
     if load.pp is None or other.pp is None:
         return load.pp == other.pp
-    return _are_alike(load.pp, other.pp)
+    return are_like_lengths(load.pp, other.pp)
 
 
 def has_like_lengths(load: Level, other: Level) -> bool:
     """Return whether prompt and output lengths of two loads are similar, as far as both are known."""
-    pairs = ((load.pp, other.pp), (load.tg, other.tg))
-    return all(
-        length is None or other_length is None or _are_alike(length, other_length)
-        for length, other_length in pairs
-    )
+    return are_like_lengths(load.pp, other.pp) and are_like_lengths(load.tg, other.tg)
 
 
 def are_comparable(series: LevelSeries, other: LevelSeries) -> bool:
@@ -358,17 +358,12 @@ def _length_classes(lengths: Sequence[int | None]) -> dict[int | None, int | Non
     for length in dict.fromkeys(lengths):
         if length is None:
             continue
-        first = next((first_length for first_length in firsts if _are_alike(first_length, length)), None)
+        first = next((other for other in firsts if are_like_lengths(other, length)), None)
         if first is None:
             firsts.append(length)
         classes[length] = length if first is None else first
     classes[None] = min(firsts, default=None)
     return classes
-
-
-def _are_alike(count: int, other: int) -> bool:
-    smaller, larger = sorted((count, other))
-    return smaller == larger or 100 * larger <= (100 + ALIKE_WITHIN_PERCENT) * smaller
 
 
 PREFIX = "ref:"

@@ -351,13 +351,18 @@ def _yardstick_lines(target: TargetResult, levels: Sequence[LevelResult]) -> Ite
     """Yield a line for each source of published rates and limits: what it has for which level."""
     for name in (PUBLISHED, LIMIT):
         rates: dict[str, list[str]] = {}
-        for level in levels:
-            for stick in level.yardsticks:
-                if stick.name == name and stick.tps:
-                    source, _, _ = stick.source.partition("; ")  # what follows is of this level alone
-                    rates.setdefault(source, []).append(f"{level_words(level, target)} {stick.tps:,.1f}")
+        unlike: dict[str, list[str]] = {}
+        sticks = [(level, stick) for level in levels for stick in level.yardsticks if stick.name == name]
+        for level, stick in sticks:
+            words = level_words(level, target)
+            if stick.tps:
+                source, _, _ = stick.source.partition("; ")  # what follows is of this level alone
+                rates.setdefault(source, []).append(f"{words} {stick.tps:,.1f}")
+            elif stick.prompt_tokens or stick.output_tokens:
+                unlike.setdefault(stick.source, []).append(words)
         meaning = f"{_of(name)}, in % of {YARDSTICK_WORDS[name]}"
         yield from (f"{meaning} ({code(source)}): {', '.join(rates[source])} tok/s" for source in rates)
+        yield from (f"{_of(name)}, {source}: {', '.join(unlike[source])} not compared" for source in unlike)
 
 
 def _column(

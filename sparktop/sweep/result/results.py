@@ -1010,6 +1010,10 @@ class YardstickSide(Part):
     tps: Number = None
     percent: Number = None
     """The level's decode rate, as a percentage of `tps`."""
+    prompt_tokens: Count | None = None
+    output_tokens: Count | None = None
+    """Lengths of each request of a published rate; None where they are not stated. Where those of the level
+    are others, there is no percentage."""
 
 
 class Validity(Part):

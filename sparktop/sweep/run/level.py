@@ -421,7 +421,14 @@ class LevelRecord(Struct, eq=False):
         )
         basis = self.prepared.yardstick_basis
         generated = running / busy_cores(basis.cores, running) * (1 + (accepted or 0.0))
-        sticks = yardsticks(basis, made.decode_tps.mean, running, generated=generated)
+        level = self.level
+        sticks = yardsticks(
+            basis,
+            made.decode_tps.mean,
+            running,
+            generated=generated,
+            lengths=(None if level.pp is None else level.pp + level.depth, level.tg),
+        )
         if not words(sticks):
             return ()
         return tuple(YardstickSide.model_validate(stick) for stick in sticks)

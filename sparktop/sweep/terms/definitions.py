@@ -162,7 +162,7 @@ TERMS = {
     "Padding": "share of a batch that is computed for nothing: the batch runs in the next larger CUDA graph",
     "Of own best": "decode / the best of the server itself, of its version and options, at this concurrency",
     "Of published": "decode / the highest of the published tables (sparktop compare --list) for model, "
-    "engine, machine and concurrency; their lengths may be others",
+    "engine, machine and concurrency whose lengths are like these (within 10 %) or not stated",
     "Of limit": "decode / (memory bandwidth × tokens of a step / bytes of weights that the step reads)",
     "J/token": "mean power of all GPUs while they compute / output rate",
     "Accepted": "share of the tokens drafted by speculative decoding that were accepted, by the counters",

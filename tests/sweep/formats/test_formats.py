@@ -421,8 +421,13 @@ def test_what_a_level_is_compared_with_stands_in_every_report() -> None:
             "yardsticks": (sticks[1].model_copy(update={"source": "blog: tuned; best of 3", "tps": 150.0}),)
         }
     )
+    unlike = YardstickSide(
+        name="the published", source="other lengths: table b, 9 → 8 tokens", prompt_tokens=9
+    )
+    most = made_level(8).model_copy(update={"yardsticks": (unlike,)})
     result = made_sweep(("a", (level,)))
-    text = report.sweep_markdown(made_sweep(("a", (level, more))))
+    text = report.sweep_markdown(made_sweep(("a", (level, more, most))))
+    assert "Of published, other lengths: table b, 9 → 8 tokens: c8 not compared" in text
     head = next(line for line in text.splitlines() if "Of own best" in line)
     assert "Of published" in head
     assert "Of limit" not in head
