@@ -6,10 +6,10 @@ import json
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Struct
 
 from sparktop.model.load import TokenSource
 from sparktop.model.text import clean
@@ -323,68 +323,36 @@ def _count(value: object) -> int | None:
     return value if 0 <= value <= _MOST_TOKENS else None
 
 
-class _PlainDelta(Struct, gc=False):
-    """What a plain event adds to the answer: text or reasoning."""
-
-    content: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    thinking: None = None
-    tool_calls: None = None
-    function_call: None = None
-    refusal: None = None
-
-
-class _PlainChoice(Struct, gc=False):
-    """The choice of a plain event."""
-
-    delta: _PlainDelta
-    token_ids: list[int] | None = None
-    text: None = None
-    finish_reason: None = None
-
-
-class _RunningTotal(Struct, gc=False):
-    """The usage of a plain event."""
-
-    completion_tokens: Annotated[int, Meta(ge=0, le=_MOST_TOKENS)]
-
-
-class _PlainChunk(Struct, gc=False):
-    """The data of an event that has nothing but text or reasoning, token ids and a running total.
-
-    Nearly all events are such. Their types are so narrow that the decoder refuses all others.
-    """
-
-    choices: list[_PlainChoice]
-    usage: _RunningTotal | None = None
-    error: None = None
-    object: Any = None
-
-
-_decode_plain = msgspec.json.Decoder(_PlainChunk).decode
 _DATA, _CR = b"data: ", 0x0D
+_NOTHING_ELSE = (None,) * 7
+"""What a plain event has of an error, another kind of answer or its end."""
 
 
-def _read_plain(body: bytes) -> tuple[str | None, list[int] | None, int | None] | None:
+def _read_plain(body: bytes) -> tuple[str | None, list[Any] | None, int | None] | None:
     """Return (text, token ids, running total) of a read that is one plain event; None for any other read.
 
-    The text is None or empty where the event has reasoning. This takes half of the time of reading any event.
+    Nearly all events are plain: text or reasoning, token ids and a running total. The text is None or empty
+    where the event has reasoning. This takes half of the time of reading any event.
     """
     line, _, rest = body.partition(b"\n")
     if rest != b"\n" or _CR in line or not line.startswith(_DATA):
         return None
     try:
-        chunk = _decode_plain(line[len(_DATA) :])
+        chunk = _decode(line[len(_DATA) :])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if not chunk.choices or chunk.object == "error":
+    choice = chunk.choices[0] if chunk.choices else _NO_CHOICE
+    delta, usage, total = choice.delta or _NO_DELTA, chunk.usage, None
+    tools = (delta.thinking, delta.tool_calls, delta.function_call, delta.refusal)
+    if (chunk.error, choice.text, choice.finish_reason, *tools) != _NOTHING_ELSE or chunk.object == "error":
         return None
-    choice, usage = chunk.choices[0], chunk.usage
-    delta = choice.delta
-    if not (delta.content or delta.reasoning_content or delta.reasoning):
+    if usage is not None:
+        total = _count(usage.get("completion_tokens")) if isinstance(usage, dict) else None
+    text, ids = delta.content, choice.token_ids
+    is_text = isinstance(text or delta.reasoning_content or delta.reasoning, str)
+    if not is_text or (usage is not None and total is None):
         return None
-    return delta.content, choice.token_ids, None if usage is None else usage.completion_tokens
+    return text, ids if isinstance(ids, list) else None, total
 
 
 # Find out how many tokens each read of a streamed answer brought, once the answer is complete.
