@@ -17,8 +17,6 @@ from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
     EndReason,
     Level,
-    LevelEnded,
-    LevelStarted,
     LoadEvent,
     RequestEnded,
     RequestStarted,
@@ -212,7 +210,6 @@ class ClosedLoop:
 
     def start(self) -> None:
         """Begin the load level at the current model time."""
-        self.events.append(LevelStarted(self._time.now_s))
         self._start_run()
 
     def _start_run(self) -> None:
@@ -284,7 +281,6 @@ class ClosedLoop:
         if self._run < self._runs:
             self._time.call_at(now_s + self._pause_s, self._start_run)
         else:
-            self.events.append(LevelEnded(now_s))
             self._time.listeners.remove(self._on_event)
             self.done = True
 

@@ -2,8 +2,8 @@
 
 All times are monotonic seconds of the machine that sends the load (model seconds in a simulation), so only
 their differences have a meaning. A request yields, in this order: `RequestStarted`, perhaps
-`ResponseStarted`, then `FirstToken`, any number of `Tokens`, and one `RequestEnded`. A level yields
-`LevelStarted`, its runs with their requests after a `RunStarted` each, and `LevelEnded`.
+`ResponseStarted`, then `FirstToken`, any number of `Tokens`, and one `RequestEnded`. A run yields
+`RunStarted`, then its requests.
 `sparktop.sweep.result.measure` defines the metrics computed from these events.
 
 Also the place of a request in a conversation.
@@ -232,12 +232,6 @@ class EndReason(StrEnum):
     """Refused, broken off or cut short; the event holds the failure."""
 
 
-class LevelStarted(Struct, frozen=True, tag=True, omit_defaults=True):
-    """Event: a load level begins."""
-
-    at: float
-
-
 class RunStarted(Struct, frozen=True, tag=True, omit_defaults=True):
     """Event: a run (one repetition) of the current load level begins."""
 
@@ -335,15 +329,9 @@ class RequestEnded(Struct, frozen=True, tag=True, omit_defaults=True):
         return self.reason in {EndReason.STOP, EndReason.LENGTH}
 
 
-class LevelEnded(Struct, frozen=True, tag=True, omit_defaults=True):
-    """Event: the load level has ended."""
-
-    at: float
-
-
 RequestEvent = RequestStarted | ResponseStarted | FirstToken | Tokens | RequestEnded
 """Any event of a single request."""
-LoadEvent = LevelStarted | RunStarted | RequestEvent | LevelEnded
+LoadEvent = RunStarted | RequestEvent
 """Any event of a load test."""
 
 

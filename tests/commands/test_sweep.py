@@ -261,7 +261,7 @@ def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
     log = io.StringIO()
     line = SweepLine(QUICK, live=False, stream=log)
     line.take(PhaseChanged(SweepPhase.RUNNING, "solo", RUNNING, 0, 3))
-    line.take(LoadBatch(RUNNING, ()))
+    line.take(LoadBatch(RUNNING, 1.0))
     line.take(ResultChanged(made_sweep(("solo", (LEVEL,))), "solo", LEVEL))
     assert log.getvalue() == f"sparktop: {level_line('solo', LEVEL)}\n"
 

@@ -10,8 +10,6 @@ from sparktop.model.load import (
     EndReason,
     FirstToken,
     Level,
-    LevelEnded,
-    LevelStarted,
     LoadEvent,
     RequestEnded,
     RequestStarted,
@@ -133,7 +131,7 @@ class PlayedSweep:
 
     def tell(self, level: Level, *events: LoadEvent, flying: int = 0, warm_up: bool = False) -> None:
         """Pass events of the load generator to the view."""
-        self.view.take(LoadBatch(level, events, (), flying, warm_up, self.clock.now))
+        self.view.take(LoadBatch(level, self.clock.now, events, (), flying, warm_up))
 
     def run(
         self, target: str, concurrency: int, run: int, *, upto_s: float = E2E_S, warm_up: bool = False
@@ -154,7 +152,7 @@ class PlayedSweep:
                 if since > TTFT_S
                 else ()
             )
-            told = LoadBatch(level, tuple(first), bins, len(names), warm_up, self.clock.now)
+            told = LoadBatch(level, self.clock.now, tuple(first), bins, len(names), warm_up)
             self.view.take(told)
             if abs(since - 1.0) < 0.01:
                 self.view.sample(self.snapshot(running=float(concurrency)))
@@ -170,12 +168,10 @@ class PlayedSweep:
         """Play a level to its end, or only its first runs."""
         level = self.plan.level(target, concurrency_point(concurrency))
         self.view.sample(self.snapshot())
-        self.view.take(LoadBatch(level, (LevelStarted(self.clock.now),)))
         for run in range(self.plan.runs if runs is None else runs):
             self.run(target, concurrency, run)
         if runs is not None:
             return
-        self.view.take(LoadBatch(level, (LevelEnded(self.clock.now),)))
         self.view.take(PhaseChanged(SweepPhase.SETTLING, target, level, None, None, TimeRange(16.0, 40.0)))
         self.clock.now += 1.0
         made = self.result.target(target)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from sparktop.model.failure import Failure
+from sparktop.model.node import NodeSample
 from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.model.targets import GuardLimits
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Plan
-from sparktop.sweep.run.server_side import NodePoint, node_point, watched_nodes
+from sparktop.sweep.run.server_side import watched_nodes
 from sparktop.sweep.terms.request_errors import (
     DISCONNECTED,
     REFUSED,
@@ -107,12 +108,11 @@ def broken_limits(plan: Plan, snapshot: Snapshot) -> list[str]:
     """
     watch = GuardWatch(plan.guard)
     names = {name for target in plan.targets for name in watched_nodes(target, snapshot)}
-    points = {
-        view.name: node_point(view.sample)
+    broken = [
+        watch.check_node(view.name, view.sample)
         for view in snapshot.nodes
         if view.name in names and view.ok and view.sample is not None
-    }
-    broken = [watch.check_node(name, point) for name, point in points.items()]
+    ]
     return [message for message in broken if message is not None]
 
 
@@ -129,18 +129,19 @@ class GuardWatch:
         self._silent: set[str] = set()
         """Machines that do not answer at present."""
 
-    def check_node(self, name: str, point: NodePoint) -> str | None:
+    def check_node(self, name: str, sample: NodeSample) -> str | None:
         """Return why to stop if a machine's sample violates a limit of memory or GPU temperature; else None.
 
         A value that the machine does not report does not stop the sweep.
         """
         self._silent.discard(name)
-        min_gib, max_c = _limits(self._guard, unified=point.unified)
-        if min_gib is not None and point.headroom_bytes is not None and point.headroom_bytes < min_gib * _GIB:
-            left_gib = point.headroom_bytes / _GIB
+        min_gib, max_c = _limits(self._guard, unified=sample.memory.unified is True)
+        left_bytes, gpu_c = sample.memory.headroom_bytes, sample.hottest_c
+        if min_gib is not None and left_bytes is not None and left_bytes < min_gib * _GIB:
+            left_gib = left_bytes / _GIB
             return f"{clean(name, 64)} has {left_gib:.1f} GiB of memory left, the limit is {min_gib:g} GiB"
-        if max_c is not None and point.gpu_c is not None and point.gpu_c > max_c:
-            return f"a GPU of {clean(name, 64)} is at {point.gpu_c:.0f} °C, the limit is {max_c:g} °C"
+        if max_c is not None and gpu_c is not None and gpu_c > max_c:
+            return f"a GPU of {clean(name, 64)} is at {gpu_c:.0f} °C, the limit is {max_c:g} °C"
         return None
 
     def check_failure(self, name: str, failure: Failure) -> str | None:

@@ -18,8 +18,6 @@ from sparktop.model.instant import TimeRange
 from sparktop.model.load import (
     FirstToken,
     Level,
-    LevelEnded,
-    LevelStarted,
     LoadEvent,
     LoadKind,
     LoadMode,
@@ -76,7 +74,6 @@ from sparktop.sweep.run.server_side import (
     is_mdns,
     level_limit,
     most_at_once,
-    node_point,
     node_side,
     queue_reason,
     sums_at_same_time,
@@ -305,7 +302,7 @@ class LevelRecord(Struct, eq=False):
             growth=self._sum_over_servers(self.growth),
             measured=self._sum_over_servers(self.measured),
             queues=self._queue_reasons(samples),
-            hardware={name: node_side(points) for name, points in nodes.items() if points},
+            hardware={name: node_side(taken) for name, taken in nodes.items() if taken},
             mdns=is_mdns(self.prepared.target.url),
             routed=self.prepared.target.kind is TargetKind.ROUTER,
         )
@@ -553,7 +550,6 @@ class LevelMaker(Struct, eq=False):
         if batch.first:
             self._ended = self._failed = self._refused = 0
         self._made = -1 if batch.first and self.plan.warmup else 0
-        self._emit_load(batch, LevelStarted(self.clock()))
         measured_from = samples_before
         paused_s = 0.0
         try:
@@ -572,7 +568,6 @@ class LevelMaker(Struct, eq=False):
             await self._make_runs(batch, record)
         finally:
             self.present = None
-            self._emit_load(batch, LevelEnded(self.clock()))
         if self.cancellation.requested:
             newest = ((name, self.log.newest(name)) for name in names)
             record.add_growth(
@@ -619,7 +614,6 @@ class LevelMaker(Struct, eq=False):
             return None
         traces: list[RequestTrace] = []
         self.emit(self._phase_event(SweepPhase.BESIDE, batch))
-        self._emit_load(batch, LevelStarted(self.clock()))
         for number in range(record.runs, 2 * record.runs):
             load = self._command(batch, record, number, SweepPhase.RUNNING)
             load = replace(load, beside=ContextLoad(tokens, salt=load.id, alone=True))
@@ -632,8 +626,8 @@ class LevelMaker(Struct, eq=False):
                 break
             record.facts.health.append(run.finished.health)
             traces += run.traces()
-        self._emit_load(batch, LevelEnded(self.clock()))
         if not self.cancellation.requested:
+            self.emit(self._phase_event(SweepPhase.SETTLING, batch))
             await self.settle(record.prepared.backends)
         return beside_result(record.level, tokens, record.traces, traces, mode=self.plan.mode)
 
@@ -832,9 +826,6 @@ class LevelMaker(Struct, eq=False):
             runs = max(self.estimate.runs_of(batch) or 0, 0 if run is None else run + 1)
         return PhaseChanged(phase, batch.level.target, batch.level, run, runs, self.left(self._made))
 
-    def _emit_load(self, batch: RunBatch, event: LoadEvent) -> None:
-        self.emit(LoadBatch(batch.level, (event,)))
-
     def _take_events(self, batch: RunBatch, message: Batch, *, is_measured: bool) -> None:
         """Count the ends of requests, pass the events on, and stop the sweep if too many requests failed."""
         self._emit_batch(batch, message, is_measured=is_measured)
@@ -851,7 +842,7 @@ class LevelMaker(Struct, eq=False):
 
     def _emit_batch(self, batch: RunBatch, message: Batch, *, is_measured: bool) -> None:
         events, bins = message.events, message.bins
-        self.emit(LoadBatch(batch.level, events, bins, message.in_flight, not is_measured, message.at))
+        self.emit(LoadBatch(batch.level, message.at, events, bins, message.in_flight, not is_measured))
 
     def _check_run(self, target: str, events: list[LoadEvent]) -> None:
         """Stop the sweep if the run shows that the server is down.
@@ -873,7 +864,7 @@ class LevelMaker(Struct, eq=False):
         if present is None:
             return
         if isinstance(reading, NodeSample) and key.name in present.nodes:
-            self._stop_because(self.guard.check_node(key.name, node_point(reading)), "stopped_by_guard")
+            self._stop_because(self.guard.check_node(key.name, reading), "stopped_by_guard")
         elif isinstance(reading, Failure) and key.kind is SourceKind.NODE and key.name in present.nodes:
             words = self.guard.check_failure(key.name, reading)
             if words is not None:

@@ -37,6 +37,14 @@ class SweepPhase(StrEnum):
     """The runs of a level are repeated while long prompts arrive."""
     ENDED = "ended"
 
+    @property
+    def has_load(self) -> bool:
+        """Whether the runs of a level are made, or their warm-up."""
+        return self in _LOADED
+
+
+_LOADED = {SweepPhase.WARMING_UP, SweepPhase.CONTEXT, SweepPhase.RUNNING, SweepPhase.BESIDE}
+
 
 class PhaseChanged(Struct, frozen=True):
     """Event: the sweep has entered another phase, target, level or run."""
@@ -55,17 +63,15 @@ class LoadBatch(Struct, frozen=True):
     """A batch of the load events since the previous batch; at most 20 batches come per second.
 
     Tokens are summed in `bins` of a tenth of a second. Backends have the names under which they are watched.
-    If the plan interleaves the runs of its targets (order `abba`), the events of a level come in several
-    parts, each from a `LevelStarted` to a `LevelEnded`.
     """
 
     level: Level
-    events: tuple[LoadEvent, ...]
+    at: float
+    """When the load generator sent the batch, in monotonic seconds."""
+    events: tuple[LoadEvent, ...] = ()
     bins: tuple[TokenBin, ...] = ()
     in_flight: int = 0
     warm_up: bool = False
-    at: float | None = None
-    """When the load generator sent the batch, in monotonic seconds; None for events added by the sweep."""
 
 
 class RunCompleted(Struct, frozen=True):
@@ -95,14 +101,8 @@ class Notice(Struct, frozen=True):
     """Whether it states, before the first level, which limits stop the sweep on which machines."""
 
 
-class PlanFitted(Struct, frozen=True):
-    """Event before the first request: the plan was fitted to what the servers take."""
-
-    plan: Plan
-
-
-SweepEvent = PhaseChanged | LoadBatch | RunCompleted | ResultChanged | Notice | PlanFitted
-"""Every event of a sweep."""
+SweepEvent = PhaseChanged | LoadBatch | RunCompleted | ResultChanged | Notice | Plan
+"""Every event of a sweep; a plan comes before the first request, fitted to what the servers take."""
 
 
 class RecentRates(Struct, eq=False):

@@ -40,7 +40,6 @@ from sparktop.sweep.run.preparation import PreparedTarget, prepare, with_late_ya
 from sparktop.sweep.run.progress import (
     Notice,
     PhaseChanged,
-    PlanFitted,
     ResultChanged,
     SweepEvent,
     SweepPhase,
@@ -215,7 +214,7 @@ class SweepRunner:
             self._plan = plan
             self._estimate = Estimate(plan)
             self._builder = ResultBuilder(plan, self.result.started_at, simulated=self.result.simulated)
-            self._emit(PlanFitted(plan))
+            self._emit(plan)
             self._emit(Notice(words))
 
     def _new_maker(self, worker: SweepWorker) -> LevelMaker:

@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import astuple
 
 from sparktop.analysis.bandwidth import bandwidth_gb_per_s, read_percent
-from sparktop.analysis.evidence import Evidence, MachineEvidence, MachinePoll, Peer, Poll
+from sparktop.analysis.evidence import Evidence, MachineEvidence, Peer, Poll
 from sparktop.analysis.limited_by import limited_by
 from sparktop.analysis.speed_state import ClockPace, advance_pace, worst_state
 from sparktop.model.engine import EngineSample, LaneSample, kv_fullest_percent, kv_used_percent, lane_sum
@@ -113,27 +113,6 @@ class ServerPoint(Struct, frozen=True):
         return self.running == 0 and not self.waiting
 
 
-class NodePoint(Struct, frozen=True):
-    """The values of a machine's sample that a sweep needs, summarised over its GPUs; None: not reported."""
-
-    at: float
-    gpu_c: float | None
-    """Temperature of the hottest GPU in °C."""
-    power_w: float | None
-    """Sum over GPUs."""
-    sm_clock_mhz: float | None
-    """Mean over GPUs."""
-    throttled_percent: float | None
-    """Throttled time since the previous sample in percent: the maximum over GPUs and throttle reasons."""
-    headroom_bytes: int | None
-    unified: bool = False
-    """True if the GPUs use the machine's main memory."""
-    is_idle: bool = False
-    """True if all GPUs report 0 % utilisation. Clock and power are then not those under load."""
-    poll: MachinePoll = MachinePoll(0.0)
-    """The same sample as the analysis of limits takes it."""
-
-
 def server_point(sample: EngineSample) -> ServerPoint:
     """Return the values of an engine's sample that a sweep needs, summed over its engine cores."""
     lanes = sample.lanes
@@ -185,22 +164,6 @@ def server_point(sample: EngineSample) -> ServerPoint:
         cores=len(lanes),
         kv_capacity_tokens=None if capacity is None else capacity / len(lanes),
         speculates=any(lane.spec_drafts for lane in lanes),
-    )
-
-
-def node_point(sample: NodeSample) -> NodePoint:
-    """Return the values of a machine's sample that a sweep needs, summarised over its GPUs."""
-    gpus = sample.gpus
-    return NodePoint(
-        at=sample.at,
-        gpu_c=known_max(gpu.temperature_c for gpu in gpus),
-        power_w=known_sum(gpu.power_w for gpu in gpus),
-        sm_clock_mhz=known_mean(gpu.sm_clock_mhz for gpu in gpus),
-        throttled_percent=known_max(share for gpu in gpus for share in gpu.throttled_percent.values()),
-        headroom_bytes=sample.memory.headroom_bytes,
-        unified=sample.memory.unified is True,
-        is_idle=bool(gpus) and all(gpu.utilization_percent == 0 for gpu in gpus),
-        poll=machine_poll(sample),
     )
 
 
@@ -299,16 +262,15 @@ class ServerLog:
         """Return the samples of a server that lie in any of the spans of time, in order."""
         return [point for point in self._servers.get(name, ()) if _is_within(point.at, spans)]
 
-    def nodes(self, name: str, spans: Sequence[Span]) -> list[NodePoint]:
+    def nodes(self, name: str, spans: Sequence[Span]) -> list[NodeSample]:
         """Return the samples of a machine that lie in any of the spans of time, in order."""
-        return [
-            point for point in self._nodes.get(name, _MachineSamples()).points if _is_within(point.at, spans)
-        ]
+        machine = self._nodes.get(name)
+        return [] if machine is None else machine.within(spans)
 
     def forget(self, before: float) -> None:
         """Drop samples older than the time `before`, except the newest sample of each source."""
         sample_lists: list[list[Any]] = [*self._servers.values()]
-        sample_lists += [node.points for node in self._nodes.values()]
+        sample_lists += [node.samples for node in self._nodes.values()]
         for points in sample_lists:
             del points[: min(bisect_left([point.at for point in points], before), len(points) - 1)]
 
@@ -371,7 +333,7 @@ class ServerLog:
         for name, machines in machines_of.items():
             watched = {machine: self._nodes[machine] for machine in machines if machine in self._nodes}
             newest = self.newest(name) or ServerPoint(0.0, None, None, None, Counters(), None)
-            bandwidth = bandwidth_gb_per_s([machine.newest for machine in watched.values()])
+            bandwidth = bandwidth_gb_per_s([machine.samples[-1] for machine in watched.values()])
             reads = _read_gb_per_s(self._servers.get(name, ()), spans)
             evidence = Evidence(
                 samples[name],
@@ -380,7 +342,7 @@ class ServerLog:
                 machines=tuple(
                     MachineEvidence(
                         machine,
-                        tuple(point.poll for point in watched[machine].points if _is_within(point.at, spans)),
+                        tuple(map(machine_poll, watched[machine].within(spans))),
                         worst_state(watched[machine].paces),
                         watched[machine].usual_mhz,
                     )
@@ -406,8 +368,7 @@ class ServerLog:
 class _MachineSamples(Struct):
     """The samples of one machine, and the state of its clocks up to the newest one."""
 
-    points: list[NodePoint] = field(default_factory=list)
-    newest: NodeSample | None = None
+    samples: list[NodeSample] = field(default_factory=list)
     paces: dict[int, ClockPace] = field(default_factory=dict)
     """The state of each GPU's clock, by its index."""
     usual_mhz: float | None = None
@@ -415,10 +376,10 @@ class _MachineSamples(Struct):
 
     def add(self, sample: NodeSample) -> None:
         """Add a newer sample."""
-        point, self.newest = node_point(sample), sample
-        self.points.append(point)
-        if point.poll.clock_mhz is not None and (point.poll.gpu_percent or 0.0) >= _BUSY_PERCENT:
-            self.usual_mhz = max(self.usual_mhz or 0.0, point.poll.clock_mhz)
+        self.samples.append(sample)
+        poll = machine_poll(sample)
+        if poll.clock_mhz is not None and (poll.gpu_percent or 0.0) >= _BUSY_PERCENT:
+            self.usual_mhz = max(self.usual_mhz or 0.0, poll.clock_mhz)
         self.paces = {
             gpu.index: advance_pace(
                 self.paces.get(gpu.index, ClockPace()),
@@ -431,20 +392,27 @@ class _MachineSamples(Struct):
             for gpu in sample.gpus
         }
 
+    def within(self, spans: Sequence[Span]) -> list[NodeSample]:
+        """Return the samples that lie in any of the spans of time, in order."""
+        return [sample for sample in self.samples if _is_within(sample.at, spans)]
 
-def node_side(points: Sequence[NodePoint]) -> NodeSide:
+
+def node_side(samples: Sequence[NodeSample]) -> NodeSide:
     """Summarise the samples of a machine that were taken while requests were in flight.
 
     Samples with idle GPUs, for example between two bursts, do not count in means. A value that no sample has
     is None.
     """
-    busy = [point for point in points if not point.is_idle]
+    gpus_of = [sample.gpus for sample in samples]
+    busy = [gpus for gpus in gpus_of if any(gpu.utilization_percent != 0 for gpu in gpus)]
     return NodeSide(
-        gpu_c_max=known_max(point.gpu_c for point in points),
-        power_w_mean=known_mean(point.power_w for point in busy),
-        sm_clock_mhz_mean=known_mean(point.sm_clock_mhz for point in busy),
-        throttled_percent=known_mean(point.throttled_percent for point in busy),
-        headroom_min_bytes=known_min(point.headroom_bytes for point in points),
+        gpu_c_max=known_max(sample.hottest_c for sample in samples),
+        power_w_mean=known_mean(known_sum(gpu.power_w for gpu in gpus) for gpus in busy),
+        sm_clock_mhz_mean=known_mean(known_mean(gpu.sm_clock_mhz for gpu in gpus) for gpus in busy),
+        throttled_percent=known_mean(
+            known_max(share for gpu in gpus for share in gpu.throttled_percent.values()) for gpus in busy
+        ),
+        headroom_min_bytes=known_min(sample.memory.headroom_bytes for sample in samples),
     )
 
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sparktop.graphics.numbers import range_words
 from sparktop.model.instant import Countdown, TimeRange
-from sparktop.model.load import Level, LevelEnded, LoadKind, LoadMode, RequestEnded
+from sparktop.model.load import Level, LoadKind, LoadMode, RequestEnded
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import (
     LevelEvidence,
@@ -38,7 +38,6 @@ from sparktop.sweep.run.progress import (
     LoadBatch,
     Notice,
     PhaseChanged,
-    PlanFitted,
     RecentRates,
     ResultChanged,
     RunCompleted,
@@ -240,8 +239,8 @@ class LiveView:
             case Notice():
                 self._notices.append(event.message)
                 del self._notices[:-_MOST_NOTICES]
-            case PlanFitted():
-                self._plan = self._levels.plan = event.plan
+            case Plan():
+                self._plan = self._levels.plan = event
 
     def sample(self, snapshot: Snapshot) -> None:
         """Update the view from a snapshot of the monitor: add new samples of the servers and machines."""
@@ -333,10 +332,7 @@ class LiveView:
         bars = beside if batch.warm_up else self._bars
         for event in batch.events:
             self._rates.take(event)
-            self._curves.take(event, key)
-            if isinstance(event, LevelEnded):
-                current.in_flight = 0
-                continue
+            self._curves.take(event)
             ttft_ms = None if bars is None else take_request(bars.setdefault(key, {}), event)
             if ttft_ms is not None:
                 self._curves.add_first_token(event.at, ttft_ms)
@@ -349,9 +345,8 @@ class LiveView:
         for token_bin in batch.bins:
             self._curves.add_tokens(token_bin)
             current.tokens += 0 if batch.warm_up else token_bin.tokens
-        if batch.at is not None:
-            current.in_flight = batch.in_flight
-            self._curves.set_in_flight(batch.at, batch.in_flight, None if batch.warm_up else current.p50_ms)
+        current.in_flight = batch.in_flight
+        self._curves.set_in_flight(batch.at, batch.in_flight, None if batch.warm_up else current.p50_ms)
 
     def _only_server(self, target: str) -> str | None:
         """Return the name of the only server that `target` sends its load to; None if several or unknown."""
@@ -371,8 +366,18 @@ class LiveView:
         self._current.measuring = measuring
         if measuring:
             self._current.ended_in_run = 0
-        self._phase, self._phase_at = event, now_s
+        self._change_phase(event, now_s)
         self._levels.enter_phase(event, now_s)
+
+    def _change_phase(self, event: PhaseChanged, now_s: float) -> None:
+        """Store the phase; the load of a level begins or ends with some."""
+        before, after = (phase.level if phase.phase.has_load else None for phase in (self._phase, event))
+        if before is not None and before != after:
+            self._curves.end_level(now_s)
+            self._current.in_flight = 0
+        if after is not None and before != after:
+            self._curves.begin_level(now_s, after)
+        self._phase, self._phase_at = event, now_s
 
     def _change_result(self, event: ResultChanged) -> None:
         """Store the newest result, recompute its view, and mark levels of failed targets as left out."""
@@ -381,7 +386,7 @@ class LiveView:
             self._levels.store_result(level_of(event.level, event.target, result.plan), event.level)
         elif result.status is not None:
             self._ended_at = self._clock()
-            self._phase = PhaseChanged(SweepPhase.ENDED)
+            self._change_phase(PhaseChanged(SweepPhase.ENDED), self._ended_at)
             self._current = _CurrentLevel()
             self._levels.end_sweep(result)
         self._results_view = self._view_of(result)

@@ -21,8 +21,6 @@ from sparktop.model.load import (
     ConversationCall,
     FirstToken,
     Level,
-    LevelEnded,
-    LevelStarted,
     LoadEvent,
     LoadKind,
     RequestEnded,
@@ -302,23 +300,18 @@ class SweepCurves:
     def _readings(self) -> tuple[SlotColumn[SlotSum], ...]:
         return tuple(self.grid.column(_NO_SAMPLES, _add_sums) for _ in range(3))
 
-    def take(self, event: LoadEvent, key: Level) -> None:
-        """Update the curves that follow from the load events of the level `key`, warm-up included."""
-        match event:
-            case LevelStarted():
-                self._begin_level(event.at, key)
-            case LevelEnded():
-                self._end_level(event.at)
-            case _:
-                self._activity.take(event)
+    def take(self, event: LoadEvent) -> None:
+        """Update what agents do from a load event of the current level, warm-up included."""
+        self._activity.take(event)
 
-    def _begin_level(self, at: float, key: Level) -> None:
+    def begin_level(self, at: float, key: Level) -> None:
+        """Record that a level, or in interleaved order a part of it, began at the time `at`."""
         self._activity.begin_level(at, key)
         concurrency = int(key.point.value) if key.point.kind is not LoadKind.RATE else None
         self._concurrency.add(self.grid.slot(at), concurrency, MOST_SLOTS)
         self.spans.append(LevelSpan(key, at))
 
-    def _end_level(self, at: float) -> None:
+    def end_level(self, at: float) -> None:
         """Record that the current level ended at the time `at`, or in interleaved order was interrupted."""
         self._activity.end_level()
         self._flying = None

@@ -39,7 +39,6 @@ from sparktop.sweep.run.router_side import (
 )
 from sparktop.sweep.run.server_side import (
     ServerLog,
-    node_point,
     node_side,
     server_point,
     watched_backends,
@@ -122,12 +121,12 @@ def test_a_machines_level_is_extremes_and_means() -> None:
         GpuReading(0, temperature_c=60.0, power_w=40.0, sm_clock_mhz=2400, throttled_percent={"a": 1.0}),
         GpuReading(1, temperature_c=70.0, power_w=50.0, sm_clock_mhz=2000, throttled_percent={"b": 9.0}),
     )
-    one = node_point(NodeSample(1.0, memory=MemoryReading(headroom_bytes=10), gpus=gpus))
-    two = node_point(NodeSample(2.0, memory=MemoryReading(headroom_bytes=30), gpus=gpus[:1]))
+    one = NodeSample(1.0, memory=MemoryReading(headroom_bytes=10), gpus=gpus)
+    two = NodeSample(2.0, memory=MemoryReading(headroom_bytes=30), gpus=gpus[:1])
     side = node_side([one, two])
     assert (side.gpu_c_max, side.power_w_mean, side.sm_clock_mhz_mean) == (70.0, 65.0, 2300.0)
     assert (side.throttled_percent, side.headroom_min_bytes) == (5.0, 10)
-    nothing = node_side([node_point(NodeSample(1.0))])
+    nothing = node_side([NodeSample(1.0)])
     assert set(nothing.model_dump().values()) == {None}
 
 

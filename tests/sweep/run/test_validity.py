@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import LoadMode
-from sparktop.model.node import MemoryReading, NodeSample
+from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.snapshot import NodeView
 from sparktop.model.targets import GuardLimits
 from sparktop.store import SourceKey
@@ -39,7 +39,6 @@ from sparktop.sweep.run.level import limit_side
 from sparktop.sweep.run.preparation import PreparedTarget, unmeasured
 from sparktop.sweep.run.server_side import (
     Counters,
-    NodePoint,
     ServerLog,
     ServerPoint,
     queue_reason,
@@ -332,30 +331,29 @@ LIMITS = GuardLimits(min_headroom_gib=8.0, max_gpu_c=92.0)
 WATCH = GuardWatch(LIMITS)
 
 
-def point(headroom_gib: float | None = 40.0, gpu_c: float | None = 60.0) -> NodePoint:
-    headroom = None if headroom_gib is None else int(headroom_gib * GIB)
-    return NodePoint(1.0, gpu_c, 50.0, 2000.0, 0.0, headroom)
+def seen(headroom_gib: float = 40.0, gpu_c: float = 60.0, *, unified: bool = False) -> NodeSample:
+    memory = MemoryReading(unified=unified, headroom_bytes=int(headroom_gib * GIB))
+    return NodeSample(1.0, memory=memory, gpus=(GpuReading(0, temperature_c=gpu_c),))
 
 
 @pytest.mark.parametrize(
-    ("guard", "seen", "is_unified", "words"),
+    ("guard", "sample", "words"),
     [
-        (LIMITS, point(7.9), False, "7.9 GiB of memory left, the limit is 8 GiB"),
-        (LIMITS, point(gpu_c=93.0), False, "93 °C, the limit is 92 °C"),
-        (LIMITS, point(8.0, 92.0), False, None),
-        (GuardLimits(), point(7.9), True, "7.9 GiB of memory left, the limit is 8 GiB"),
-        (GuardLimits(min_headroom_gib=2.0), point(7.9), True, None),
-        (GuardLimits(0.0, 0.0), point(0.1, 120.0), True, None),
+        (LIMITS, seen(7.9), "7.9 GiB of memory left, the limit is 8 GiB"),
+        (LIMITS, seen(gpu_c=93.0), "93 °C, the limit is 92 °C"),
+        (LIMITS, seen(8.0, 92.0), None),
+        (LIMITS, NodeSample(1.0), None),
+        (GuardLimits(), seen(7.9, unified=True), "7.9 GiB of memory left, the limit is 8 GiB"),
+        (GuardLimits(min_headroom_gib=2.0), seen(7.9, unified=True), None),
+        (GuardLimits(0.0, 0.0), seen(0.1, 120.0, unified=True), None),
     ],
 )
-def test_memory_and_heat_have_limits(
-    guard: GuardLimits, seen: NodePoint, words: str | None, *, is_unified: bool
-) -> None:
+def test_memory_and_heat_have_limits(guard: GuardLimits, sample: NodeSample, words: str | None) -> None:
     """Beyond its limit each gives machine, figure and limit; unified memory has limits without any setting.
 
     A limit may be reached, and a figure that no driver reports is not a reason to stop; 0 switches one off.
     """
-    reason = GuardWatch(guard).check_node("spark-a", replace(seen, unified=is_unified))
+    reason = GuardWatch(guard).check_node("spark-a", sample)
     assert (reason is None) == (words is None)
     assert words is None or (words in (reason or "") and "spark-a" in (reason or ""))
 

@@ -25,8 +25,6 @@ from sparktop.model.load import (
     EndReason,
     FirstToken,
     Level,
-    LevelEnded,
-    LevelStarted,
     LoadEvent,
     LoadMode,
     RequestEnded,
@@ -118,7 +116,7 @@ def test_figures_of_now_are_without_the_warm_up_and_count_failures(played: Playe
     played.tell(level, ends, flying=1)
     now = known(played.view.view().moment)
     assert (now.ended, now.failed, now.in_flight, now.tokens > 0) == (1, 1, 1, True)
-    played.view.take(LoadBatch(level, (LevelEnded(played.clock.now),)))
+    played.view.take(PhaseChanged(SweepPhase.SETTLING, "spark-a", level))
     assert known(played.view.view().moment).in_flight == 0
 
 
@@ -196,8 +194,7 @@ def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
 
 def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:
     """The view survives ends and tokens of requests that never began, and a level that is not planned."""
-    ends = RequestEnded("x", 2.0, EndReason.STOP), LevelEnded(3.0)
-    played.tell(STRANGE, FirstToken("x", 1.0), *ends)
+    played.tell(STRANGE, FirstToken("x", 1.0), RequestEnded("x", 2.0, EndReason.STOP))
     played.view.take(RunCompleted(STRANGE))
     played.view.take(PhaseChanged(SweepPhase.SETTLING, "nobody", STRANGE))
     assert played.view.view().levels[-1].key.target == "nobody"
@@ -227,7 +224,7 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     view = LiveView(chosen, clock=lambda: 160.0)
     (level,) = chosen.levels("a")
     view.take(PhaseChanged(SweepPhase.RUNNING, "a", level, 0, 1))
-    view.take(LoadBatch(level, events(60), at=160.0, in_flight=3))
+    view.take(LoadBatch(level, 160.0, events(60), in_flight=3))
     moment = known(view.view().moment)
     assert moment.trace_at_s == 60.0
     assert moment.trace_s == pytest.approx(675.0)
@@ -317,7 +314,7 @@ def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) 
     result = sweep(level_result(LEVEL, collect(level_events())).model_copy(update={"backends": sides}), mode)
     target = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER)
     live = LiveView(Plan((target,), (3,), pp=100, tg=4, runs=2), clock=lambda: 30.0)
-    live.take(LoadBatch(LEVEL, (LevelStarted(10.0), *level_events()), at=22.0))
+    live.take(LoadBatch(LEVEL, 22.0, tuple(level_events())))
     live.take(ResultChanged(result, "proxy", result.targets[0].levels[0]))
     shown = live.evidence(LEVEL)
     save(tmp_path / "r.json", result)

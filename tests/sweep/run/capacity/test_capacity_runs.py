@@ -31,7 +31,7 @@ from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, drift_of
 from sparktop.sweep.run.judgement import LoadVerdict, judge
 from sparktop.sweep.run.preparation import beyond_all_contexts, beyond_context
-from sparktop.sweep.run.progress import Notice, PlanFitted, ResultChanged, SweepEvent
+from sparktop.sweep.run.progress import Notice, ResultChanged, SweepEvent
 from sparktop.sweep.run.result_builder import capacity_result
 from sparktop.sweep.run.search import CapacitySearch
 from sparktop.sweep.view.capacity import answer_words
@@ -150,7 +150,7 @@ async def test_a_context_that_is_known_late_still_counts() -> None:
     async with watched(profile=replace(QUICK, max_model_len=4_096)) as servers:
         plan = make_capacity_plan(default_capacity(), servers.targets, SweepSpec())
         runner = servers.runner(plan)
-        runner.listen(lambda event: runner.cancel() if isinstance(event, PlanFitted) else None)
+        runner.listen(lambda event: runner.cancel() if isinstance(event, Plan) else None)
         result = await runner.run()
     assert result.plan.workload == "chat"
     (words,) = [event.message for event in servers.events if isinstance(event, Notice)]
