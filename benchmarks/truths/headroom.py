@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from tables import Figure
 
 from sparktop.analysis.headroom import SLOT_S, trend
+from sparktop.model.node import GIB
 from sparktop.model.series import HistoryTable
 
 AREA = "headroom"
@@ -140,7 +141,7 @@ def _looks(
         if at >= first and at - looked_at >= SLOT_S:
             looked_at = at
             found = trend(history.series()["headroom"], at, INTERVAL_S)
-            yield at, None if found is None else found.slope
+            yield at, None if found is None else (found.slope_bytes_per_s or 0.0) / GIB
 
 
 def figures(*, short: bool) -> Iterator[Figure]:

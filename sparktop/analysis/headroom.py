@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from itertools import combinations, groupby, pairwise
 from statistics import median
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.model.node import GIB
 from sparktop.model.series import Series
@@ -62,16 +62,10 @@ the window's change."""
 _MeanPoint = tuple[float, float]
 
 
-class Trend(Struct, frozen=True):
-    """The rate of change of a series, in the series' unit per second."""
-
-    slope: float
-    window_s: float
-    """Seconds from the first point to the last."""
-
-
-def trend(series: Series, end: float, interval_s: float = 1.0, *, begin: float = -math.inf) -> Trend | None:
-    """Return the trend of `series` (free memory) up to the time `end`; None where this may be just noise.
+def trend(
+    series: Series, end: float, interval_s: float = 1.0, *, begin: float = -math.inf
+) -> Headroom | None:
+    """Return the slope of free memory (`series`, in GiB) up to the time `end`; None where it may be noise.
 
     `interval_s` is the time between two samples: slow sampling needs longer time slots. What was before the
     time `begin` does not count.
@@ -94,11 +88,11 @@ class Fall:
         self._since: float | None = None
         self._last = -math.inf
 
-    def note(self, at: float, newest: Trend | None) -> None:
+    def note(self, at: float, newest: Headroom | None) -> None:
         """Note the trend `newest` of the time `at` (monotonic seconds), None where there is none."""
-        if newest is not None and newest.slope < 0:
+        if newest is not None and (newest.slope_bytes_per_s or 0.0) < 0:
             if self._since is None or at - self._last > _PAUSE_S:
-                self._since = at - newest.window_s
+                self._since = at - (newest.window_s or 0.0)
             self._last = at
         elif at - self._last > _PAUSE_S or newest is not None:
             self._since = None
@@ -109,7 +103,7 @@ class Fall:
         return seconds <= EXPECTED * (lasted_s - BEGIN_S)
 
 
-def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Trend | None:
+def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Headroom | None:
     """Return the trend of a series if it is significant, and is still going on in the newest part, else None.
 
     Each of `stretches` is a list of (mean time, mean value) of successive time slots, without a gap.
@@ -142,7 +136,7 @@ def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Trend | Non
     if slope * change <= 0 or newest_pace / slope < _GOES_ON:
         return None
     (first_at, _), (last_at, _) = stretches[0][0], stretches[-1][-1]
-    return Trend(slope, last_at - first_at)
+    return Headroom(slope * GIB, last_at - first_at)
 
 
 def _has_come_back(series: Series, stretches: Sequence[Sequence[_MeanPoint]]) -> bool:
@@ -184,16 +178,16 @@ def _slot_means(series: Series, slot_s: float) -> list[list[_MeanPoint]]:
     return stretches
 
 
-def headroom(current: Trend | None, left_gib: float | None, limit_bytes: float | None) -> Headroom:
-    """Return how long free memory will last, from its trend `current` in GiB per second.
+def headroom(current: Headroom | None, left_gib: float | None, limit_bytes: float | None) -> Headroom:
+    """Return how long free memory will last, from its trend `current`, as `trend` returns it.
 
     The seconds until the limit are given only for a falling trend, if both the free memory `left_gib` and
     the critical limit are known. If `current` is None, the result has the limit only.
     """
+    current = current or Headroom()
+    slope = current.slope_bytes_per_s or 0.0
     limit = None if limit_bytes is None else round(limit_bytes)
-    if current is None:
-        return Headroom(limit_bytes=limit)
     until_limit_s = None
-    if limit_bytes is not None and left_gib is not None and current.slope < 0:
-        until_limit_s = max(0.0, (left_gib - limit_bytes / GIB) / -current.slope)
-    return Headroom(current.slope * GIB, current.window_s, until_limit_s, limit)
+    if limit_bytes is not None and left_gib is not None and slope < 0:
+        until_limit_s = max(0.0, (left_gib * GIB - limit_bytes) / -slope)
+    return replace(current, until_limit_s=until_limit_s, limit_bytes=limit)

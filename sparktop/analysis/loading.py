@@ -15,7 +15,6 @@ import math
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -60,13 +59,6 @@ _SEEN_FROM_S = 30.0
 """A start is seen from its begin if the first sample is at most this many seconds after it."""
 
 
-class _MemoryAt(NamedTuple):
-    at: float
-    """Monotonic seconds."""
-    memory: int
-    """Bytes."""
-
-
 class StartClock:
     """Follows one start of one server, from sample to sample."""
 
@@ -79,7 +71,8 @@ class StartClock:
         """Index of the phase in `PHASES`."""
         self._began: list[tuple[float, int]] = [(started_at, START)]
         """(time, phase) of each change; a phase can occur twice."""
-        self._samples: deque[_MemoryAt] = deque()
+        self._samples: deque[tuple[float, int]] = deque()
+        """(monotonic time, memory in bytes), oldest first."""
         self._downloads = False
         self._still_bytes: int | None = None
         """Memory when the weights seemed complete."""
@@ -101,8 +94,8 @@ class StartClock:
         belongs to it (engine core, worker, scheduler), `received_bytes_per_s` the machine's network traffic.
         """
         self.memory_bytes = memory
-        self._samples.append(_MemoryAt(at, memory))
-        while len(self._samples) > 1 and self._samples[1].at <= at - _WINDOW_S:
+        self._samples.append((at, memory))
+        while len(self._samples) > 1 and self._samples[1][0] <= at - _WINDOW_S:
             self._samples.popleft()
         receives = (received_bytes_per_s or 0.0) >= _DOWNLOAD_BYTES_PER_S
         self._downloads = receives and self.step <= CONTEXT and self._growth_bytes(at) < _STILL_BYTES
@@ -141,15 +134,15 @@ class StartClock:
 
     def _covers_window(self, at: float) -> bool:
         """Return whether the samples reach back for the whole window, nearly."""
-        return bool(self._samples) and self._samples[0].at <= at - 0.9 * _WINDOW_S
+        return bool(self._samples) and self._samples[0][0] <= at - 0.9 * _WINDOW_S
 
     def _growth_bytes(self, at: float) -> int:
         """Return by how many bytes memory grew in the window."""
-        return self._samples[-1].memory - self._memory_at(at - _WINDOW_S) if self._samples else 0
+        return self._samples[-1][1] - self._memory_at(at - _WINDOW_S) if self._samples else 0
 
     def _memory_at(self, at: float) -> int:
         """Return the memory at the time `at`: the last known before it, else the first known."""
-        known_bytes = self._samples[0].memory
+        known_bytes = self._samples[0][1]
         for when, memory in self._samples:
             if when > at:
                 break

@@ -6,7 +6,6 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from sparktop.model.node import GpuReading, NodeIdentity, Workload, Workloads
@@ -127,14 +126,6 @@ PlacedMachine = tuple[NodeTarget, NodeIdentity, tuple[EngineProcess, ...]]
 """A node, its identity, and the engine processes on its GPUs."""
 
 
-class _Follower(NamedTuple):
-    """A node on which an engine has workers of higher ranks, but none of rank 0."""
-
-    node: str
-    engine: str
-    ranks: frozenset[WorkerRank]
-
-
 @lru_cache(maxsize=1024)
 def engine_of(process_name: str) -> str | None:
     """Return the name of the engine whose processes have names like `process_name`; None for no engine."""
@@ -173,19 +164,19 @@ def place_backends(backends: Sequence[Backend], nodes: Sequence[PlacedMachine]) 
     """
     by_host = _nodes_by_host(nodes)
     nodes_of = {target.name: target.nodes or _nodes_by_address(target, by_host) for target, _ in backends}
-    claims: dict[str, list[_Follower]] = {}
-    for follower in _followers(backends, nodes, nodes_of):
+    claims: dict[str, dict[str, frozenset[WorkerRank]]] = {}
+    for (node, engine), ranks in _followers(backends, nodes, nodes_of).items():
         leaders = [
             target
-            for target, engine in backends
-            if engine == follower.engine and _may_lead(nodes_of[target.name], follower, nodes)
+            for target, other_engine in backends
+            if other_engine == engine and _may_lead(nodes_of[target.name], engine, ranks, nodes)
         ]
         if len(leaders) == 1 and not leaders[0].nodes:
-            claims.setdefault(leaders[0].name, []).append(follower)
-    for name, followers in claims.items():
-        ranks = [rank for follower in followers for rank in follower.ranks]
-        if len(ranks) == len(set(ranks)):  # else two nodes claim the same rank
-            nodes_of[name] = (*nodes_of[name], *(follower.node for follower in followers))
+            claims.setdefault(leaders[0].name, {})[node] = ranks
+    for name, ranks_by_node in claims.items():
+        claimed_ranks = [rank for ranks in ranks_by_node.values() for rank in ranks]
+        if len(claimed_ranks) == len(set(claimed_ranks)):  # else two nodes claim the same rank
+            nodes_of[name] = (*nodes_of[name], *ranks_by_node)
     return nodes_of
 
 
@@ -275,29 +266,31 @@ def _nodes_by_address(backend: BackendTarget, by_host: Mapping[str, set[str]]) -
 
 def _followers(
     backends: Sequence[Backend], nodes: Sequence[PlacedMachine], nodes_of: Mapping[str, tuple[str, ...]]
-) -> list[_Follower]:
-    """Return the nodes on which an engine has only workers of ranks above 0, and no backend has been placed.
+) -> dict[tuple[str, str], frozenset[WorkerRank]]:
+    """Return (node, engine) where an engine has only workers of ranks above 0, without a placed backend.
 
-    They are in the order of their lowest ranks.
+    Each has these ranks; they are in the order of their lowest ones.
     """
     placed = {(node, engine) for target, engine in backends for node in nodes_of[target.name]}
-    followers: list[_Follower] = []
+    followers: dict[tuple[str, str], frozenset[WorkerRank]] = {}
     for node, _, processes in nodes:
         for engine in dict.fromkeys(process.engine for process in processes):
             ranks = _ranks(processes, engine)
             if ranks and (0, 0) not in ranks and (node.name, engine) not in placed:
-                followers.append(_Follower(node.name, engine, ranks))
-    return sorted(followers, key=lambda follower: (min(follower.ranks), follower.node))
+                followers[node.name, engine] = ranks
+    return dict(sorted(followers.items(), key=lambda follower: (min(follower[1]), follower[0])))
 
 
-def _may_lead(places: tuple[str, ...], follower: _Follower, nodes: Sequence[PlacedMachine]) -> bool:
-    """Return whether the worker processes of `follower` can belong to the backend on the nodes `places`.
+def _may_lead(
+    places: tuple[str, ...], engine: str, ranks: frozenset[WorkerRank], nodes: Sequence[PlacedMachine]
+) -> bool:
+    """Return whether an engine's workers of these ranks can belong to the backend on the nodes `places`.
 
-    They can if rank 0 of the engine is on these nodes, and none of the follower's ranks is.
+    They can if rank 0 of the engine is on these nodes, and none of `ranks` is.
     """
-    own_ranks = [_ranks(processes, follower.engine) for node, _, processes in nodes if node.name in places]
+    own_ranks = [_ranks(processes, engine) for node, _, processes in nodes if node.name in places]
     ranks_here = frozenset().union(*own_ranks)
-    return (0, 0) in ranks_here and not follower.ranks & ranks_here
+    return (0, 0) in ranks_here and not ranks & ranks_here
 
 
 def _ranks(processes: Iterable[EngineProcess], engine: str) -> frozenset[WorkerRank]:

@@ -13,7 +13,6 @@ from sparktop.model.event import Event, Severity
 from sparktop.model.instant import Instant
 from sparktop.store.balance_groups import EVERY_S, BalanceWatch, JudgedGroup, period
 from sparktop.store.event_log import ActiveAlerts, lasted_s
-from sparktop.store.faults import JudgingFaults
 
 LOOKED_AT_S = 3 * EVERY_S
 """Groups count as being judged for this many seconds after the last call of `judge_due`."""
@@ -73,7 +72,6 @@ class GroupBalances:
         when: Instant,
         find_groups: Callable[[], Sequence[JudgedGroup]],
         alerts: ActiveAlerts,
-        faults: JudgingFaults,
     ) -> list[Event]:
         """Judge each group whose next judgement is due, update its alert, and return the events to announce.
 
@@ -88,7 +86,7 @@ class GroupBalances:
             self._lanes_of = {group.lanes_of: group.name for group in within if group.lanes_of is not None}
             for name in self._watches.keys() - {group.name for group in self._groups}:
                 alerts.clear(self._watches.pop(name).alert_id, when)
-                faults.forget(f"balance:{name}", when)
+                alerts.forget_fault(f"balance:{name}", when)
         events: list[Event] = []
         judged = 0
         for group in sorted(self._groups, key=lambda group: self._watch(group.name).judged_at_s):
@@ -99,7 +97,7 @@ class GroupBalances:
             judged += len(group.members)
             watch, event = self._watch(group.name), None
             judged_before_s = watch.judged_at_s
-            with faults.kept_to(f"balance:{group.name}", "balance", when):
+            with alerts.keep_fault(f"balance:{group.name}", "balance", when):
                 event = self._judge_group(group, watch, when, alerts)
             if watch.judged_at_s == judged_before_s:
                 watch.fail(when.at)

@@ -5,9 +5,11 @@ All durations are differences of monotonic times, so a step of the wall clock ch
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from msgspec import Struct, field
@@ -18,6 +20,8 @@ from sparktop.model.event import Alert, Event, Phase, Severity, Values, conditio
 from sparktop.model.failure import without_retry_time
 from sparktop.model.instant import Instant
 from sparktop.store.sources import SourceKey
+
+_log = logging.getLogger(__name__)
 
 EVENTS_KEPT = 200
 """Events that are kept, the newest."""
@@ -257,6 +261,36 @@ class ActiveAlerts:
         self._silent: set[str] = set()
         self._adopted: dict[str, tuple[Alert, float]] = {}
         """Alerts of a recording, by id, each with the time at which it was active there."""
+        self._faults: dict[str, set[str]] = {}
+        """The rules that failed last time, by what they judge."""
+
+    @contextmanager
+    def keep_fault(self, label: str, rule: str, when: Instant) -> Iterator[None]:
+        """Keep an error of a block that judges `label` by `rule` to this block.
+
+        `label` begins the ids of alerts, such as "backend:spark-a". Its alert "not-judged" holds while any
+        rule fails.
+        """
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - a fault in one rule must not end all judging
+            failed_rules = self._faults.setdefault(label, set())
+            if rule not in failed_rules:
+                _log.exception("%s cannot be judged by %s", label, rule)
+            failed_rules.add(rule)
+            subject, name = label.partition(":")[2], type(error).__name__
+            message = f"not judged by {rule}: {name} in sparktop (see its log)"
+            self.hold(f"{label}:not-judged", Severity.WARNING, subject, message, {}, when)
+        else:
+            if label in self._faults:
+                self._faults[label].discard(rule)
+                if not self._faults[label]:
+                    self.forget_fault(label, when)
+
+    def forget_fault(self, label: str, when: Instant) -> None:
+        """Clear the alert about `label`, which is judged again, or not watched any more."""
+        self._faults.pop(label, None)
+        self.clear(f"{label}:not-judged", when)
 
     def hold(
         self,

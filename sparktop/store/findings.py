@@ -10,7 +10,6 @@ from sparktop.model.instant import Instant
 from sparktop.model.snapshot import EachServer, Rule, Situation
 from sparktop.model.text import clean
 from sparktop.store.event_log import ActiveAlerts
-from sparktop.store.faults import JudgingFaults
 from sparktop.store.sources import SourceKey
 
 _LONGEST = 400
@@ -41,12 +40,12 @@ class CurrentFindings:
             if finding.kind == kind and finding.severity and not finding.of_machine
         }
 
-    def judge(self, now: Situation, alerts: ActiveAlerts, faults: JudgingFaults, when: Instant) -> None:
+    def judge(self, now: Situation, alerts: ActiveAlerts, when: Instant) -> None:
         """Apply all rules; raise, update and clear their alerts."""
         self._rules = self._rules or every_rule()
         by_subject: dict[SourceKey, list[Finding]] = {}
         for label, name, look in self._looks(now):
-            with faults.kept_to(label, name, when):
+            with alerts.keep_fault(label, name, when):
                 for finding in look():
                     key_of = SourceKey.node if finding.of_machine else SourceKey.backend
                     by_subject.setdefault(key_of(finding.subject), []).append(finding)

@@ -21,7 +21,7 @@ from sparktop.model.instant import Instant
 from sparktop.model.series import known_mean, sum_if_all_known
 from sparktop.model.snapshot import BackendView, Limit, LimitKind
 from sparktop.store.backend import BackendTrack
-from sparktop.store.faults import JudgingFaults
+from sparktop.store.event_log import ActiveAlerts
 from sparktop.store.node import NodeTrack
 from sparktop.store.routers import STUCK, Group, Routed, RouterTrack
 from sparktop.store.sources import SourceKey
@@ -97,7 +97,7 @@ class ServerLimits:
     def judge_due(
         self,
         when: Instant,
-        faults: JudgingFaults,
+        alerts: ActiveAlerts,
         backends: Mapping[str, BackendTrack],
         nodes: Mapping[str, NodeTrack],
         routed: Routed,
@@ -136,7 +136,7 @@ class ServerLimits:
                 others = (other for node in track.view.nodes for other in running.get(node, ()))
                 neighbours = tuple(other for other in dict.fromkeys(others) if other != name)
                 slow_link = slow_links.get(name)
-                with faults.kept_to(SourceKey.backend(name).label, "its limit", when):
+                with alerts.keep_fault(SourceKey.backend(name).label, "its limit", when):
                     evidence = _evidence(track, backends, nodes, routed, neighbours, split, slow_link)
                     limit, gpu_percent = limited_by(evidence), gpu_at_work(evidence)
             judged.keep(limit)

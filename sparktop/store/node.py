@@ -13,7 +13,7 @@ from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.analysis.evidence import MachinePoll
-from sparktop.analysis.headroom import PLENTY, SLOT_S, Fall, Trend, headroom, trend
+from sparktop.analysis.headroom import PLENTY, SLOT_S, Fall, headroom, trend
 from sparktop.analysis.placement import engine_processes, orphaned_pids
 from sparktop.analysis.speed_state import (
     SLOW_CLOCK,
@@ -91,7 +91,7 @@ class NodeTrack:
         self._histories = HistoryTable(_REMEMBERED)
         self._minute = ThrottledMinute()
         self._paces: dict[int, ClockPace] = {}
-        self._trend: Trend | None = None
+        self._trend: Headroom | None = None
         self._trend_at: float | None = None
         self._loaded_at = -math.inf
         """When the machine was last seen to load a model."""

@@ -34,7 +34,6 @@ from sparktop.model.snapshot import NODE_INTERVALS
 from sparktop.store.alerts import ended_words
 from sparktop.store.backend import BackendTrack
 from sparktop.store.event_log import ActiveAlerts
-from sparktop.store.faults import JudgingFaults
 from sparktop.store.node import NodeTrack
 from sparktop.store.sources import SourceKey
 
@@ -70,15 +69,6 @@ class _WorkSample(NamedTuple):
     at: float
     gpus: tuple[GpuWork, ...]
     rdma_mb_per_s: float | None
-
-
-class _MachineGpus(Struct, frozen=True):
-    """The GPUs of a backend in one machine."""
-
-    name: str
-    gpus: tuple[GpuReading, ...] | None = None
-    """None while unknown."""
-    has_unified_memory: bool = False
 
 
 class _Standing(Struct):
@@ -124,7 +114,6 @@ class Standstills:
         backends: Mapping[str, BackendTrack],
         nodes: Mapping[str, NodeTrack],
         alerts: ActiveAlerts,
-        faults: JudgingFaults,
         interval_s: float,
         when: Instant,
     ) -> list[Event]:
@@ -137,7 +126,7 @@ class Standstills:
             if track.health.failure is not None or track.health.good_at is None:
                 nodes_asked.update(track.view.nodes if self._standing[name].since is not None else ())
                 continue
-            with faults.kept_to(SourceKey.backend(name).label, "its progress", when):
+            with alerts.keep_fault(SourceKey.backend(name).label, "its progress", when):
                 machines = _Machines(track, nodes, backend_count, NODE_INTERVALS * interval_s, when.at)
                 self._remember_gpu_work(name, track, machines)
                 if track.standstill.stood_s < FACT_S:
@@ -283,18 +272,20 @@ class _Machines:
     ) -> None:
         """Collect the newest samples; `backend_count` is that of each machine."""
         self._track = track
-        self._machines: list[_MachineGpus] = []
-        self.samples: list[NodeSample] = []
+        self._samples: dict[str, NodeSample] = {}
+        """By machine; without those that are not seen."""
+        self._gpus: dict[str, tuple[GpuReading, ...]] = dict.fromkeys(track.view.nodes, ())
+        """The GPUs of the backend by machine; none of those that are not seen."""
         for name in track.view.nodes:
             node = nodes.get(name)
             sample = node.view.sample if node is not None and node.view.failure is None else None
             if node is None or sample is None or at - sample.at > _LATE_INTERVALS * interval_s:
-                self._machines.append(_MachineGpus(name))
                 continue
             processes = node.view.engine_processes
-            gpus = engine_gpus(track.target.name, sample.gpus, processes, alone=backend_count[name] == 1)
-            self._machines.append(_MachineGpus(name, gpus, bool(sample.memory.unified)))
-            self.samples.append(sample)
+            alone = backend_count[name] == 1
+            self._gpus[name] = engine_gpus(track.target.name, sample.gpus, processes, alone=alone) or ()
+            self._samples[name] = sample
+        self.samples = list(self._samples.values())
         self.seen_at = tuple(sample.at for sample in self.samples)
 
     def learn(self, powers: dict[tuple[str, int], _PowerHistory]) -> None:
@@ -304,22 +295,22 @@ class _Machines:
         resting = view.running == 0 and not view.waiting and not view.generation_tps
         if not working and not resting:
             return
-        for machine in self._machines:
-            for gpu in machine.gpus or ():
-                if gpu.power_w is not None and not is_gb10(gpu, unified=machine.has_unified_memory):
-                    history = powers.setdefault((machine.name, gpu.index), _PowerHistory())
+        for name, sample in self._samples.items():
+            for gpu in self._gpus[name]:
+                if gpu.power_w is not None and not is_gb10(gpu, unified=sample.memory.unified):
+                    history = powers.setdefault((name, gpu.index), _PowerHistory())
                     (history.at_work_w if working else history.at_rest_w).append(gpu.power_w)
 
     def works(self, powers: Mapping[tuple[str, int], _PowerHistory]) -> tuple[GpuWork, ...]:
         """Return what each GPU does; an element without figures stands for a machine that is not seen."""
         result: list[GpuWork] = []
-        for machine in self._machines:
-            if not machine.gpus:
+        for name, gpus in self._gpus.items():
+            if not gpus:
                 result.append(GpuWork())
-            for gpu in machine.gpus or ():
-                is_known_model = is_gb10(gpu, unified=machine.has_unified_memory)
+            for gpu in gpus:
+                is_known_model = is_gb10(gpu, unified=self._samples[name].memory.unified)
                 quiet_w, busy_w = GB10_POWER_W if is_known_model else (None, None)
-                history = powers.get((machine.name, gpu.index))
+                history = powers.get((name, gpu.index))
                 if history is not None:
                     quiet_w, busy_w = power_limits(history.at_work_w, history.at_rest_w)
                 result.append(
@@ -339,7 +330,7 @@ class _Machines:
         resting = bool(now) and all(work.is_at_rest for work in now)
         spinning = any(work.is_spinning for work in now)
         cpu_by_machine = [engine_cpu(sample, track.view.engine, sample.gpus) for sample in self.samples]
-        is_cpu_known = len(cpu_by_machine) == len(self._machines) and all(cpu_by_machine)
+        is_cpu_known = len(cpu_by_machine) == len(self._gpus) and all(cpu_by_machine)
         core_percent = None
         if resting:
             core_percent = full_core_percent(percent for percents in cpu_by_machine for percent in percents)
@@ -350,7 +341,7 @@ class _Machines:
             idle_clock.has_answered,
             works,
             None if None in rdma_rates else known_max(rdma_rates),
-            several_machines=len(self._machines) > 1,
+            several_machines=len(self._gpus) > 1,
             processes_known=is_cpu_known,
             core_busy=core_percent is not None,
             excuse=excuse,

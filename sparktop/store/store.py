@@ -42,7 +42,6 @@ from sparktop.store.balance import GroupBalances
 from sparktop.store.balance_groups import judged_groups
 from sparktop.store.endings import ENGINE_ENDED
 from sparktop.store.event_log import ActiveAlerts, Announce, EventLog
-from sparktop.store.faults import JudgingFaults
 from sparktop.store.findings import CurrentFindings
 from sparktop.store.limits import ServerLimits
 from sparktop.store.node import NodeTrack, restart_events
@@ -150,7 +149,6 @@ class Store:
         self.starts = ServerStarts(self._tracks.backends, self._tracks.nodes)
         self._events = EventLog()
         self._alerts = ActiveAlerts(self._events)
-        self._faults = JudgingFaults(self._alerts)
         self.balance = GroupBalances()
         self.standstills = Standstills()
         self.limits = ServerLimits()
@@ -350,35 +348,33 @@ class Store:
         Call this at each full second: it updates verdicts, alerts and events, which snapshots only show.
         """
         instant = self._record_call(Change.JUDGE)
-        with self._faults.kept_to("rules:servers", "all rules", instant):
+        with self._alerts.keep_fault("rules:servers", "all rules", instant):
             self._judge_all(instant)
 
     def _judge_all(self, instant: Instant) -> None:
-        tracks, faults = self._tracks, self._faults
+        tracks, alerts = self._tracks, self._alerts
         self._events.settle(instant)
         self.ranks.pass_on_apart()
-        tracks.note_stale(self._alerts, instant)
-        stood = self.standstills.judge(
-            tracks.backends, tracks.nodes, self._alerts, faults, self.interval_s, instant
-        )
+        tracks.note_stale(alerts, instant)
+        stood = self.standstills.judge(tracks.backends, tracks.nodes, alerts, self.interval_s, instant)
         self._events.add(*stood)
         for name, track in tracks.backends.items():
             key = SourceKey.backend(name)
-            with faults.kept_to(key.label, "its ranks", instant):
-                judge_dead_rank(self._alerts, key, track, instant)
-        self._events.add(*self._states.judge(tracks, self._alerts, instant))
+            with alerts.keep_fault(key.label, "its ranks", instant):
+                judge_dead_rank(alerts, key, track, instant)
+        self._events.add(*self._states.judge(tracks, alerts, instant))
         routed, group_names = tracks.routing()
         backends = tracks.backends
         for router, group in routed:
-            with faults.kept_to(SourceKey.router(router.target.name).label, "its models", instant):
-                judge_absent_models(self._alerts, router, router.absent_models(group, backends), instant)
+            with alerts.keep_fault(SourceKey.router(router.target.name).label, "its models", instant):
+                judge_absent_models(alerts, router, router.absent_models(group, backends), instant)
         groups = partial(judged_groups, backends, tracks.groups_by_name(group_names), routed)
-        self._events.add(*self.balance.judge_due(instant, groups, self._alerts, faults))
+        self._events.add(*self.balance.judge_due(instant, groups, alerts))
         links = self._findings.alerting_by_server("slow-link")
         self.limits.judge_due(
-            instant, faults, backends, tracks.nodes, routed, self.balance.view(instant.at), links
+            instant, alerts, backends, tracks.nodes, routed, self.balance.view(instant.at), links
         )
-        self._findings.judge(self._situation(instant), self._alerts, faults, instant)
+        self._findings.judge(self._situation(instant), alerts, instant)
 
     def _situation(self, instant: Instant) -> Situation:
         """Return the views of all servers, machines and routers at a time, and earlier starts."""

@@ -30,7 +30,7 @@ def test_a_jump_is_no_trend(jumps_at: int) -> None:
     """Memory that a model allocates in a moment is not a trend."""
     dice = random.Random(jumps_at)  # noqa: S311 - noise, no secret
     found = trend(line(lambda at: (60 if at < jumps_at else 20) + dice.gauss(0, 0.02)), START + 120)
-    assert found is None or abs(found.slope) < 0.001
+    assert found is None or abs(found.slope_bytes_per_s or 0.0) < 0.001 * GIB
 
 
 def test_a_gap_is_not_bridged() -> None:
