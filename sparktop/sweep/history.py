@@ -36,12 +36,8 @@ from sparktop.sweep.view.capacity import capacity_title
 from sparktop.sweep.view.result import StoredSource, imported_source, status_of, stored_source
 from sparktop.watch.state_files import results_under_way
 
-
-class FileStamp(NamedTuple):
-    """What changes when a file is written again."""
-
-    modified_ns: int
-    size_bytes: int
+FileStamp = tuple[int, int]
+"""What changes when a file is written again: (time of its modification in nanoseconds, size in bytes)."""
 
 
 class _ReadFile(NamedTuple):
@@ -188,7 +184,7 @@ class History(Struct, eq=False):
         copied = copy_in(path, self.folder / IMPORT_FOLDER)
         with self._lock:
             key = copied.relative_to(self.folder).as_posix()
-            self._read_files[key] = self._read_entry(key, _stamp(copied) or FileStamp(0, 0))
+            self._read_files[key] = self._read_entry(key, _stamp(copied) or (0, 0))
         return key
 
     # Files
@@ -251,7 +247,7 @@ def _stamp(path: Path) -> FileStamp | None:
         status = path.stat()
     except OSError:
         return None
-    return FileStamp(status.st_mtime_ns, status.st_size)
+    return status.st_mtime_ns, status.st_size
 
 
 def _age_key(read: _ReadFile) -> tuple[float, str]:
@@ -260,7 +256,7 @@ def _age_key(read: _ReadFile) -> tuple[float, str]:
     It is (start time or, if unknown, the file's modification time; key of the result).
     """
     began = read.row.started_at
-    began_s = read.stamp.modified_ns / 1e9 if began is None else began.timestamp()
+    began_s = read.stamp[0] / 1e9 if began is None else began.timestamp()
     return began_s, read.row.key
 
 

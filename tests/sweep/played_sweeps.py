@@ -25,7 +25,6 @@ from sparktop.sweep.run.progress import (
     LoadBatch,
     PhaseChanged,
     ResultChanged,
-    RunCompleted,
     SweepPhase,
 )
 from sparktop.sweep.view.live import LiveView
@@ -161,8 +160,6 @@ class PlayedSweep:
         server = BACKENDS[run % 2] if target == "proxy" else None
         ends = [RequestEnded(name, self.clock.now, EndReason.LENGTH, served_by=server) for name in names]
         self.tell(level, *ends, warm_up=warm_up)
-        if not warm_up:
-            self.view.take(RunCompleted(level))
 
     def level(self, target: str, concurrency: int, *, runs: int | None = None) -> None:
         """Play a level to its end, or only its first runs."""

@@ -39,10 +39,6 @@ TRIED_TOKENS = 8
 """Output tokens of the main trial request of a calibration: enough to see how the server sends tokens."""
 
 
-class _Line(Struct, frozen=True, tag_field="is", tag=str.lower):
-    """A command or a message, whose line says of which class it is."""
-
-
 @hide_in_repr("api_key", "headers", "extra_body")
 class WorkerTarget(Struct, frozen=True):
     """The server or router that requests are sent to."""
@@ -72,7 +68,7 @@ class WorkerTarget(Struct, frozen=True):
         return tuple(value for value in dict.fromkeys(texts) if len(value) >= _SHORTEST_SECRET)
 
 
-class Calibrate(_Line, frozen=True):
+class Calibrate(Struct, frozen=True, tag=True):
     """Command: find a target's model, the request fields that it accepts, and how to make exact prompts."""
 
     id: str
@@ -98,7 +94,7 @@ class ContextLoad(Struct, frozen=True):
     """True: a few words stand in place of the prompt, so that the run only fills the cache."""
 
 
-class RunLoad(_Line, frozen=True):
+class RunLoad(Struct, frozen=True, tag=True):
     """Command: execute one load run of a level.
 
     The target was calibrated for the prompt length before. A warm-up is a run like any other, with `warm_up`
@@ -157,7 +153,7 @@ class RunLoad(_Line, frozen=True):
     """True for a run that is not measured; it is executed like any other."""
 
 
-class Cancel(_Line, frozen=True):
+class Cancel(Struct, frozen=True, tag=True):
     """Command: cancel the present run or calibration and all queued commands.
 
     A run ends at once, and its requests in flight end with the reason `abort`.
@@ -168,14 +164,14 @@ Command = Calibrate | RunLoad | Cancel
 """What the parent writes."""
 
 
-class Ready(_Line, frozen=True):
+class Ready(Struct, frozen=True, tag=True):
     """First message of the process: it accepts commands from now on."""
 
     most_connections: int | None
     """Number of connections that the limit of open files allows; None for no limit."""
 
 
-class Calibrated(_Line, frozen=True):
+class Calibrated(Struct, frozen=True, tag=True):
     """Message: the result of a calibration, the trial requests that find out how to use a server.
 
     `failure` is set if the server cannot process requests at all.
@@ -205,7 +201,7 @@ class TokenBin(Struct, frozen=True):
     tokens: int
 
 
-class Batch(_Line, frozen=True):
+class Batch(Struct, frozen=True, tag=True):
     """Message: what happened in a run since the last batch.
 
     `events` include the first token of each request. Later tokens are only summed by time and backend in
@@ -221,7 +217,7 @@ class Batch(_Line, frozen=True):
     both."""
 
 
-class TokenTimes(_Line, frozen=True):
+class TokenTimes(Struct, frozen=True, tag=True):
     """Message: when the tokens of a request of a finished run arrived: each read that brought any."""
 
     id: str
@@ -249,7 +245,7 @@ class ClientHealth(Struct, frozen=True):
     the kernel does not count that."""
 
 
-class RunFinished(_Line, frozen=True):
+class RunFinished(Struct, frozen=True, tag=True):
     """Message: a load run is over, and all its events have been sent."""
 
     id: str
@@ -259,29 +255,22 @@ class RunFinished(_Line, frozen=True):
     health: ClientHealth
 
 
-class Refused(_Line, frozen=True):
+class Refused(Struct, frozen=True, tag=True):
     """Message: the command `id` cannot be executed, or was cancelled before it began."""
 
     id: str
     failure: RequestFailure
 
 
-class Busy(_Line, frozen=True):
+class Busy(Struct, frozen=True, tag=True):
     """Message: the calibration `id` waits, because its server is busy; `words` say how long, and for what."""
 
     id: str
     words: str
 
 
-class WorkerEnded(_Line, frozen=True):
-    """The last message: the process has exited. Created by the parent, not sent by the process."""
-
-    failure: RequestFailure | None
-    """None if the process was asked to exit."""
-
-
-WorkerMessage = Ready | Busy | Calibrated | Batch | TokenTimes | RunFinished | Refused | WorkerEnded
-"""What the parent reads, and its own last message."""
+WorkerMessage = Ready | Busy | Calibrated | Batch | TokenTimes | RunFinished | Refused
+"""What the parent reads."""
 
 
 ALIVE_S = 1.0

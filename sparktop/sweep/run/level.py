@@ -62,7 +62,7 @@ from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import Cancellation, Early, GuardWatch
 from sparktop.sweep.run.open_loop import draw_seed, ramp_s, tail_s, with_replay
 from sparktop.sweep.run.preparation import PreparedTarget
-from sparktop.sweep.run.progress import LoadBatch, Notice, PhaseChanged, RunCompleted, SweepEvent, SweepPhase
+from sparktop.sweep.run.progress import LoadBatch, Notice, PhaseChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.router_side import BackendNames, backend_errors, router_side
 from sparktop.sweep.run.server_side import (
     Counters,
@@ -735,8 +735,6 @@ class LevelMaker(Struct, eq=False):
         except WorkerGoneError as error:
             worker_gone = error  # what came before belongs to the level
         record.add_run(run_record, phase)
-        if is_measured:
-            self.emit(RunCompleted(batch.level))
         if worker_gone is not None:
             raise worker_gone
         if (refusal := run_record.refusal) is not None and refusal.word != CANCELLED:

@@ -74,12 +74,6 @@ class LoadBatch(Struct, frozen=True):
     warm_up: bool = False
 
 
-class RunCompleted(Struct, frozen=True):
-    """Event: a measured run of a level is over."""
-
-    level: Level
-
-
 class ResultChanged(Struct, frozen=True):
     """Event: a level was measured, a run of a capacity search was judged, or the sweep is over.
 
@@ -101,7 +95,7 @@ class Notice(Struct, frozen=True):
     """Whether it states, before the first level, which limits stop the sweep on which machines."""
 
 
-SweepEvent = PhaseChanged | LoadBatch | RunCompleted | ResultChanged | Notice | Plan
+SweepEvent = PhaseChanged | LoadBatch | ResultChanged | Notice | Plan
 """Every event of a sweep; a plan comes before the first request, fitted to what the servers take."""
 
 

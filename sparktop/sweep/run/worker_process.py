@@ -34,7 +34,6 @@ from sparktop.sweep.generator.wire import (
     RunFinished,
     RunLoad,
     TokenTimes,
-    WorkerEnded,
     WorkerMessage,
     encode_line,
 )
@@ -63,8 +62,9 @@ class WorkerGoneError(Exception):
     """The load generator's process exited unexpectedly."""
 
     def __init__(self, failure: RequestFailure | None) -> None:
-        """Use the message of `failure`, or a general one if `failure` is None."""
+        """Use the message of `failure`; it is None if the process was asked to exit."""
         super().__init__(failure.message if failure else "the load generator's process is gone")
+        self.failure = failure
 
 
 class SweepWorker:
@@ -73,7 +73,7 @@ class SweepWorker:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         """Use a process whose stdin, stdout and stderr are pipes; call `start` instead to create one."""
         self._process = process
-        self._messages: asyncio.Queue[WorkerMessage] = asyncio.Queue()
+        self._messages: asyncio.Queue[WorkerMessage | WorkerGoneError] = asyncio.Queue()
         self._closing = False
         self._ended = False
         self._working: set[str] = set()
@@ -125,8 +125,7 @@ class SweepWorker:
             worker.ready = message
             return worker
         await worker.close()
-        failure = message.failure if isinstance(message, WorkerEnded) else None
-        reason = failure.message if failure else f"no word for {_START_S:.0f} s"
+        reason = message if isinstance(message, WorkerGoneError) else f"no word for {_START_S:.0f} s"
         raise SparktopError(f"the load generator did not start: {reason}")
 
     async def __aenter__(self) -> Self:
@@ -161,13 +160,17 @@ class SweepWorker:
             await stdin.drain()
 
     async def messages(self) -> AsyncIterator[WorkerMessage]:
-        """Yield the messages of the process as they arrive; the last one is `WorkerEnded`."""
+        """Yield the messages of the process as they arrive.
+
+        Raises:
+            WorkerGoneError: the process has exited, after its last message.
+        """
         while True:
             message = await self._messages.get()
-            yield message
-            if isinstance(message, WorkerEnded):
+            if isinstance(message, WorkerGoneError):
                 self._messages.put_nowait(message)  # for later calls
-                return
+                raise message
+            yield message
 
     async def run(self, command: Calibrate | RunLoad) -> AsyncIterator[WorkerMessage]:
         """Send a command and yield its messages; the last one is `Calibrated`, `RunFinished` or `Refused`.
@@ -177,8 +180,6 @@ class SweepWorker:
         """
         await self.send(command)
         async for message in self.messages():
-            if isinstance(message, WorkerEnded):
-                raise WorkerGoneError(message.failure)
             if getattr(message, "id", command.id) != command.id:
                 continue  # of an earlier command
             yield message
@@ -247,7 +248,7 @@ class SweepWorker:
         self._idle.set()
         self._watching.cancel()
         failure = None if self._closing else self._why_ended(returncode, broken)
-        self._messages.put_nowait(WorkerEnded(failure))
+        self._messages.put_nowait(WorkerGoneError(failure))
 
     async def _watch(self) -> None:
         """Kill the process if it does not run any more: nothing else would end a run that waits for it."""

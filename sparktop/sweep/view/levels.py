@@ -47,7 +47,7 @@ from sparktop.sweep.result.results import (
     YardstickSide,
     level_of,
 )
-from sparktop.sweep.run.progress import PhaseChanged, RunCompleted, SweepPhase
+from sparktop.sweep.run.progress import PhaseChanged, SweepPhase
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, CUT_SHORT, MAIN_RATES, METRICS
 from sparktop.sweep.view.marks import balance_fields, limit_words, marks_of
 from sparktop.sweep.view.words import conversation_facts, conversation_figures
@@ -107,12 +107,19 @@ class LevelProgress:
         return tuple(self._levels.values())
 
     def enter_phase(self, event: PhaseChanged, now: float) -> None:
-        """Record that the sweep entered another phase, such as warming up or running a level, at `now`."""
+        """Record that the sweep entered another phase, such as warming up or running a level, at `now`.
+
+        A measured run ends with its phase.
+        """
         key, state = event.level, _STATES.get(event.phase)
         if key is None or state is None:
             return
-        level_before = self._levels.get(key) or self._new_level(key)
         previous = None if self.present is None else self._levels.get(self.present)
+        if previous is not None and self._began_at is not None:
+            runs_done = previous.runs_done + 1
+            share = None if previous.runs is None else min(1.0, runs_done / previous.runs)
+            previous = self._levels[previous.key] = replace(previous, runs_done=runs_done, share=share)
+        level_before = self._levels.get(key) or self._new_level(key)
         if previous is not None and previous.key != key and previous.state in _IN_PROGRESS:
             self._levels[previous.key] = replace(previous, state=LevelState.PART)
         self.present = key
@@ -133,17 +140,6 @@ class LevelProgress:
             keys.insert(indexes_below[-1] + 1 if indexes_below else min(alike, default=len(keys)), level.key)
         self._levels[level.key] = level
         self._levels = {key: self._levels[key] for key in keys}
-
-    def end_run(self, event: RunCompleted) -> None:
-        """Record that a measured run of a level has ended."""
-        key = event.level
-        level = self._levels.get(key)
-        if level is None:
-            return
-        runs_done = level.runs_done + 1
-        share = None if level.runs is None else min(1.0, runs_done / level.runs)
-        self._levels[key] = replace(level, runs_done=runs_done, share=share)
-        self._began_at = None
 
     def store_result(self, key: Level, measured: LevelResult) -> None:
         """Record the result of the level `key`, which is complete or was cut short."""

@@ -40,7 +40,6 @@ from sparktop.sweep.run.progress import (
     PhaseChanged,
     RecentRates,
     ResultChanged,
-    RunCompleted,
     SweepEvent,
     SweepPhase,
 )
@@ -230,8 +229,6 @@ class LiveView:
                 self._add_load(event)
             case PhaseChanged():
                 self._enter_phase(event)
-            case RunCompleted():
-                self._levels.end_run(event)
             case ResultChanged():
                 self._change_result(event)
             case Notice(is_guard=True):

@@ -15,12 +15,11 @@ from sparktop.sweep.generator.wire import (
     Calibrated,
     Refused,
     RunLoad,
-    WorkerEnded,
     WorkerMessage,
     WorkerTarget,
 )
 from sparktop.sweep.plan.plan import Timeouts
-from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.run.worker_process import SweepWorker, WorkerGoneError
 from tests.known import known
 from tests.sweep.stream_server import StreamServer, hang_after_three
 
@@ -84,10 +83,10 @@ async def test_it_ends_with_its_input(server: StreamServer) -> None:
     await worker.send(load(server, 8))
     await server.someone_waits.wait()
     await worker.close()
-    last: WorkerMessage | None = None
-    async for message in worker.messages():
-        last = message
-    assert last == WorkerEnded(None)
+    with pytest.raises(WorkerGoneError) as gone:
+        async for _ in worker.messages():
+            pass
+    assert gone.value.failure is None
 
 
 async def gone(pid: int) -> None:
@@ -120,7 +119,7 @@ async def test_the_parent_is_killed(server: StreamServer) -> None:
     script = f"""
 import asyncio
 import os
-from sparktop.sweep.run.worker_process import SweepWorker
+from sparktop.sweep.run.worker_process import SweepWorker, WorkerGoneError
 from sparktop.sweep.generator.wire import Calibrate, Calibrated, RunLoad, WorkerTarget
 async def main():
     worker = await SweepWorker.start()

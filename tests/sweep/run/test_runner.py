@@ -22,7 +22,7 @@ from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import TraceChoice, read_replay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.forecast import plan_line
-from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, RunCompleted, SweepEvent, SweepPhase
+from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepEvent, SweepPhase
 from tests.known import known
 from tests.sweep.watched_servers import Watched, watched
 
@@ -104,9 +104,11 @@ async def test_somebody_elses_requests_are_noticed(*, stopped: bool) -> None:
                 await answer.read()
 
         def hear(event: SweepEvent) -> None:
-            if isinstance(event, PhaseChanged) and event.phase is SweepPhase.RUNNING and not others:
+            if not isinstance(event, PhaseChanged) or event.phase is not SweepPhase.RUNNING:
+                return
+            if not others:
                 others.extend(asyncio.create_task(ask()) for _ in range(4))
-            if stopped and isinstance(event, RunCompleted) and all(other.done() for other in others):
+            elif stopped and all(other.done() for other in others):
                 runner.cancel()
 
         runner.listen(hear)

@@ -49,7 +49,6 @@ from sparktop.sweep.run.progress import (
     LoadBatch,
     PhaseChanged,
     ResultChanged,
-    RunCompleted,
     SweepPhase,
 )
 from sparktop.sweep.run.server_side import ServerLog, server_point
@@ -195,7 +194,6 @@ def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
 def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:
     """The view survives ends and tokens of requests that never began, and a level that is not planned."""
     played.tell(STRANGE, FirstToken("x", 1.0), RequestEnded("x", 2.0, EndReason.STOP))
-    played.view.take(RunCompleted(STRANGE))
     played.view.take(PhaseChanged(SweepPhase.SETTLING, "nobody", STRANGE))
     assert played.view.view().levels[-1].key.target == "nobody"
 

@@ -24,7 +24,16 @@ def test_a_key_stands_in_no_repr() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"", b"{}", b"[]", b"3", b"{", b'{"is":"nonsense"}', b'{"is":"runload"}', b'{"is":"batch","id":3}'],
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"3",
+        b"{",
+        b'{"type":"Nonsense"}',
+        b'{"type":"RunLoad"}',
+        b'{"type":"Batch","id":3}',
+    ],
 )
 def test_lines_that_do_not_fit_are_refused(line: bytes) -> None:
     """An invalid line is an error, on whichever side it is read."""
