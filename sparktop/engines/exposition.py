@@ -370,12 +370,14 @@ class Page(Mapping[str, Family]):
     `places` and what `get_or_make` returns are shared by all pages of the same layout.
     """
 
-    __slots__ = ("_cache", "places", "values_read")
+    __slots__ = ("_cache", "impossible", "places", "values_read")
 
     def __init__(self, places: Mapping[str, Places], cache: Cache, values: list[float]) -> None:
         """Combine a layout with the value of each sample, in the order of the page."""
         self.places = places
         self.values_read = values
+        self.impossible: dict[str, float] = {}
+        """Values that no server can have, by metric name; those who read the page add them."""
         self._cache = cache
 
     def get_or_make(self, key: Hashable, make: Callable[[], _T]) -> _T:

@@ -4,7 +4,8 @@ A lane is an engine core (data-parallel rank) of a server. Each engine's module 
 fields and one of histograms, with the metric names for each.
 
 A counter that is negative, infinite or NaN is unknown (None), and so is any sum that includes such a counter.
-A share outside 0 to 1 and the value of a metric without samples are unknown too.
+A share outside 0 to 1 and the value of a metric without samples are unknown too. What is out of range stands
+in `Page.impossible`, but for NaN and -1 (V0 where prefix caching is off), by which engines say "unknown".
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 from sparktop.engines.exposition import Family, Labels, Page, PageError, Places, number, without
 from sparktop.model.engine import UNKNOWN_REASON, Histogram
 from sparktop.model.failure import FailureKind
+from sparktop.model.plain import LARGEST
 from sparktop.model.text import clean
 
 LaneReduction: TypeAlias = Callable[[Family], object]
@@ -185,8 +187,8 @@ value). The first name that is on the page is read, whatever its value. A field 
 second entry then fills the lanes in which the first entry found no samples."""
 Histograms: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
 """(field of `LaneSample`, metric names that its histogram may have); the first name on the page is read."""
-_Cell: TypeAlias = tuple[str, str, Callable[[Sequence[float]], object]]
-"""(lane, field, function from the values of a page to the field's value)."""
+_Cell: TypeAlias = tuple[str, str, str, Callable[[Sequence[float]], object]]
+"""(lane, field, its metric, function from the values of a page to the field's value)."""
 
 
 def names_of(fields: Fields, histograms: Histograms, *other_names: str) -> frozenset[str]:
@@ -230,13 +232,13 @@ class LanePage:
         """Return the first of the metric `names` that is on the page, or None if none is on it."""
         return next((name for name in names if name in self.families), None)
 
-    def lanes(self, name: str | None) -> dict[str, Places]:
+    def lanes(self, name: str) -> dict[str, Places]:
         """Return the samples of the metric `name` by lane (engine core), as indices of their values.
 
-        Return {} if `name` is None or not on the page.
+        Return {} if `name` is not on the page.
         """
         split: dict[str, dict[Labels, int]] = {}
-        for labels, index in self.families.places.get(name or "", _EMPTY).items():
+        for labels, index in self.families.places.get(name, _EMPTY).items():
             lane = ""
             for label, text in labels:
                 if label == self._lane_label:
@@ -258,16 +260,22 @@ class LanePage:
         )
         self.models |= models
         fields_by_lane: defaultdict[str, dict[str, Any]] = defaultdict(dict)
-        for lane, field, read in cells:
-            fields_by_lane[lane][field] = read(page.values_read)
+        for lane, field, metric, read in cells:
+            value = fields_by_lane[lane][field] = read(page.values_read)
+            if value is None and metric in page:
+                most = 1 + _TOLERANCE if field.endswith("_percent") else LARGEST
+                for number in page[metric].values():
+                    if number > most or (number < -_TOLERANCE and number != -1):
+                        page.impossible[metric] = number
         return fields_by_lane
 
     def _plan_reading(self, fields: Fields, histograms: Histograms) -> tuple[frozenset[str], list[_Cell]]:
         """Return the models' names, and how the fields of each lane are computed from a page's values."""
-        cells: dict[tuple[str, str], Callable[[Sequence[float]], object]] = {}
+        cells: dict[tuple[str, str], tuple[str, Callable[[Sequence[float]], object]]] = {}
         for field, names, combine in fields:
-            for lane, places in self.lanes(self.first_present(names)).items():
-                cells.setdefault((lane, field), bind_places(combine, places))
+            metric = self.first_present(names) or ""
+            for lane, places in self.lanes(metric).items():
+                cells.setdefault((lane, field), (metric, bind_places(combine, places)))
         for field, names in histograms:
             # A summary has no buckets: its mean is known all the same.
             base = self.first_present(f"{name}_{part}" for part in ("bucket", "count") for name in names)
@@ -276,8 +284,8 @@ class LanePage:
                 buckets, sums, counts = (self.lanes(f"{name}_{part}") for part in ("bucket", "sum", "count"))
                 for lane in buckets if base.endswith("bucket") else counts:
                     parts = (part.get(lane, _EMPTY) for part in (buckets, sums, counts))
-                    cells[lane, field] = HistogramReader(*parts).read
-        return frozenset(self.models), [(lane, field, read) for (lane, field), read in cells.items()]
+                    cells[lane, field] = base, HistogramReader(*parts).read
+        return frozenset(self.models), [(*place, *read) for place, read in cells.items()]
 
     def note_models(self, name: str) -> None:
         """Add the models that the labels of the metric `name` have to `model_names`."""

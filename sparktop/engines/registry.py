@@ -315,7 +315,8 @@ def read_page(
         if kind.reader is not None:
             # Names without a prefix of their own, as of a NIM, are recognised by how one of them begins.
             theirs = prefix if kind.reader.prefix else prefix.removesuffix(kind.prefixes[0])
-            samples.append(kind.sample_of(kind.reader.with_prefix(theirs).read(text), at))
+            page = kind.reader.with_prefix(theirs).read(text)
+            samples.append(replace(kind.sample_of(page, at), impossible=page.impossible))
     return replace(_merge_samples(samples), answer_ms=answer_ms, page_bytes=len(body), page=body)
 
 
@@ -379,6 +380,7 @@ def _merge_samples(samples: Sequence[EngineSample]) -> EngineSample:
             start_time=front.start_time if engine.start_time is None else engine.start_time,
             role=engine.role or front.role,
             slots=front.slots if engine.slots is None else engine.slots,
+            impossible={**front.impossible, **engine.impossible},
         )
     return engine
 

@@ -193,6 +193,8 @@ class EngineSample(Struct, frozen=True):
     prefix_cache: PrefixCache | None = None
     startup: Mapping[str, float] = {}
     """Seconds that phases of the server's start took, by their names on the page; empty without them."""
+    impossible: Mapping[str, float] = {}
+    """Values on the page that no server can have, by metric; the figures of these are unknown."""
     cache_age_s: float | None = None
     """Seconds for which a cache has held the page (the header `Age`); None where no cache says so."""
     client: tuple[int, int] | None = None

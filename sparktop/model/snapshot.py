@@ -436,7 +436,7 @@ class BackendView(Struct, frozen=True, eq=False):
     rate_note: str | None = None
     """Of the generation rates: "per finished request" where the counter moves only at a request's end."""
     page_note: str | None = None
-    """That its page comes from a cache: "the page changes every 5 s"; None of a live page."""
+    """What is wrong with its page: impossible figures, or "the page changes every 5 s", as of a cache."""
     page_every_s: float | None = None
     """Seconds between two changes of a page from a cache; None of a live page, or while unknown."""
     requests_per_s: float | None = None

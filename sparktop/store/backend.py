@@ -57,6 +57,7 @@ from sparktop.rates import (
     merge,
 )
 from sparktop.store.load_log import LaneLogs, LoadLog, Role
+from sparktop.store.plausible import Plausibility
 from sparktop.store.sources import Health
 from sparktop.store.steps import SlowSteps, StepBaseline, WorkLog
 
@@ -107,6 +108,7 @@ class BackendTrack:
         """Whether the backend only prefills or only decodes; None if it does both or that is not known."""
         self.standstill = StandstillClock()
         self._pages = PageChanges()
+        self._plausibility = Plausibility()
         self._first_at, self._before_at = -math.inf, -math.inf
         """Times of this process' first sample, and of the last one of the process before, if it ended."""
         self._models: tuple[str | None, frozenset[str]] = (None, frozenset())
@@ -282,7 +284,7 @@ class BackendTrack:
         sample = replace(sample, page=None)
         last_at = self._lineage.last.at if self._lineage.last else -math.inf
         self._quick = sample.at - last_at < _QUICK_SHARE * interval_s
-        kind = self._count_sample(sample, wall_at, interval_s)
+        kind, sample = self._count_sample(sample, wall_at, interval_s)
         self.reported_role = sample.role
         # What a user wrote counts most.
         slots = self.target.slots or self.identity.slots or sample.slots or self.launched_slots
@@ -290,7 +292,8 @@ class BackendTrack:
         at, lanes, continues = sample.at, sample.lanes, kind is LinkKind.CONTINUES
         histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
         before = replace(self.view, slots=slots)
-        view = with_figures(before, lanes, self._window, interval_s, self._thresholds)
+        figures = with_figures(before, lanes, self._window, interval_s, self._thresholds)
+        view = self._plausibility.shares(figures, at)
         if view.kv_capacity_tokens is None and self.identity.kv_capacity_tokens is not None:
             view = replace(view, kv_capacity_tokens=float(self.identity.kv_capacity_tokens))
         step_ms = self._step_ms(sample, view, interval_s)
@@ -305,7 +308,7 @@ class BackendTrack:
             start_time=sample.start_time,
             client=sample.client,
             poll_ms=sample.answer_ms if sample.answer_ms is not None else took_ms,
-            page_note=self._pages.words,
+            page_note=" · ".join(filter(None, (self._plausibility.words, self._pages.words))) or None,
             page_every_s=self._pages.every_s,
             step_ms=step_ms,
             prefix=prefix_use(sample, self.identity.prefix_cache),
@@ -341,15 +344,18 @@ class BackendTrack:
             state_window_s=judged.window_s,
         )
 
-    def _count_sample(self, sample: EngineSample, wall_at: float, interval_s: float) -> LinkKind:
+    def _count_sample(
+        self, sample: EngineSample, wall_at: float, interval_s: float
+    ) -> tuple[LinkKind, EngineSample]:
         """Add the sample's counters to the samples that rates are computed from.
 
-        Return how the sample follows the previous one. If the server restarted or another server answered,
-        forget all earlier counters first.
+        Return (how the sample follows the previous one, the sample without impossible figures). If the server
+        restarted or another server answered, forget all earlier counters first.
         """
         short_s = self._window_s(interval_s)
         before_at = self._lineage.last.at if self._lineage.last else -math.inf
         self._lineage, kind, baseline = follow_server(self._lineage, sample, wall_at)
+        sample = replace(sample, lanes=self._plausibility.lanes(sample, baseline))
         if kind is not LinkKind.CONTINUES:
             self._window.clear()
             self._held.clear()
@@ -373,7 +379,7 @@ class BackendTrack:
         self._window.append(tally, short_s)
         if before is not None and growth(before.counter("preemptions"), tally.counter("preemptions")):
             self.preempted_at = sample.at
-        return kind
+        return kind, sample
 
     def _step_ms(self, sample: EngineSample, view: BackendView, interval_s: float) -> float | None:
         """Return the mean duration of an engine step in ms, over about the last 10 s.
@@ -445,7 +451,7 @@ class BackendTrack:
             prefill_s=prefill_s(self.work.polls),
             limit=self._limit,
             gpu_percent=self._own_gpu_percent(),
-            note=sample.note,
+            note=sample.note or self._plausibility.words,
         )
 
     def _remember(
