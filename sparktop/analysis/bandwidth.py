@@ -14,6 +14,8 @@ from sparktop.model.node import NodeSample
 
 GB10_BANDWIDTH_GB_PER_S = 273.0
 """Peak bandwidth of a GB10's LPDDR5X (data sheet); NVML cannot measure how much of it is used."""
+FEW_READS_PERCENT = 50.0
+"""Reads below this share of the bandwidth contradict that it is the limit."""
 
 
 def bandwidth_gb_per_s(nodes: Sequence[NodeSample | None]) -> float | None:

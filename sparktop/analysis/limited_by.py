@@ -20,7 +20,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.analysis.bandwidth import reads_words
+from sparktop.analysis.bandwidth import FEW_READS_PERCENT, reads_words
 from sparktop.analysis.evidence import Evidence, MachinePoll, Peer, Poll, growth, prefill_s
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.analysis.stall import GB10_POWER_W
@@ -534,8 +534,8 @@ _WIDE_SPREAD = 0.25
 _FLAT, _STEEP = 0.55, 0.3
 """A decode step of which at least `_FLAT` is fixed is limited by reading weights, one of which at most
 `_STEEP` is fixed by computing."""
-_READS, _FEW_READS = 55.0, 50.0
-"""Percentages of the memory bandwidth: reads that name it as the limit, and reads that contradict it."""
+_READS = 55.0
+"""Percentage of the memory bandwidth from which on reads name it as the limit."""
 _FEW_ROWS = 64.0
 """Tokens in a step up to which a GPU that is busy all the time reads rather than computes: a GB10 computes
 about 115 rows of 4-bit weights while it reads them, and GPUs with faster memory about 150 of 8 bits."""
@@ -726,7 +726,7 @@ def _why_unclear(evidence: Evidence, cost: StepFit, flat: float | None) -> str |
         return f"memory bandwidth or compute, both fit: {grows:.0f} % of a step grows with its requests"
     if flat >= _FLAT and evidence.spans > 1 and reads is None:
         return "memory bandwidth or network: the server does not estimate its memory reads"
-    if flat >= _FLAT and reads is not None and reads < _FEW_READS:
+    if flat >= _FLAT and reads is not None and reads < FEW_READS_PERCENT:
         return f"a step takes as long for any batch, but reads only {reads:.0f} % of the bandwidth"
     return None
 

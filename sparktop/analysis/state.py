@@ -6,10 +6,11 @@ import math
 
 from msgspec import Struct
 
+from sparktop.analysis.bandwidth import FEW_READS_PERCENT
 from sparktop.model.event import Progress, ProgressView
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import FleetServer
-from sparktop.model.snapshot import BackendState, Limit, LimitKind
+from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind
 from sparktop.model.targets import StateThresholds
 
 # A state may be judged over the last seconds while the values shown beside it are current: requests waited
@@ -52,12 +53,9 @@ _FAILED = {
 }
 """The state of a backend by the failure of its newest poll; any other failure makes it unreachable."""
 
-_AT_WORK = frozenset(LimitKind) - {
-    LimitKind.CLIENT,
-    LimitKind.CLIENT_OR_ROUTER,
-    LimitKind.ROUTER,
-    LimitKind.UNKNOWN,
-}
+_TOO_LITTLE_SENT = frozenset({LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER})
+_OF_DECODING = frozenset({LimitKind.BANDWIDTH, LimitKind.DECODE})
+_AT_WORK = frozenset(LimitKind) - {*_TOO_LITTLE_SENT, LimitKind.ROUTER, LimitKind.UNKNOWN}
 """Limits of an engine that computes all the time, however few requests run: it is busy, not bored."""
 _STOPPED = {
     Progress.STILL: BackendState.STILL,
@@ -277,13 +275,27 @@ def _window_text(load: LoadFigures) -> str:
     return f"the last {max(load.window_s, _LEAST_WINDOW_S):.0f} s" if load.window_s else "the newest sample"
 
 
-def limit_to_show(limit: Limit | None, state: BackendState) -> Limit | None:
-    """Return what holds a backend back, except a limit of work, or an unknown one, of an idle backend.
-
-    The verdict on the limit covers more seconds than the state.
-    """
+def limit_to_show(limit: Limit | None, view: BackendView) -> Limit | None:
+    """Return what holds a backend back, except a limit of work, or an unknown one, of an idle backend."""
     hidden = _AT_WORK | {LimitKind.UNKNOWN}
-    return None if limit is not None and state is BackendState.IDLE and limit.kind in hidden else limit
+    is_at_rest = limit is not None and view.state is BackendState.IDLE and limit.kind in hidden
+    return None if is_at_rest else limit_that_holds(limit, view)
+
+
+def limit_that_holds(limit: Limit | None, view: BackendView) -> Limit | None:
+    """Return a limit, None if what the server does now denies it: the verdict covers more seconds.
+
+    Requests have begun to wait, the memory is read too little, or no token comes.
+    """
+    if limit is None:
+        return None
+    if limit.kind in _TOO_LITTLE_SENT:
+        # One that has come to an empty server only awaits its next step.
+        return None if view.waiting and (view.running or view.waiting > 1) else limit
+    reads = view.estimated_read_gb_per_s if limit.kind is LimitKind.BANDWIDTH else None
+    few_reads = reads is not None and 100 * reads < FEW_READS_PERCENT * (limit.limit or 0.0)
+    stopped = view.generation_tps_1s == 0 and view.rate_note is None
+    return None if limit.kind in _OF_DECODING and (few_reads or stopped) else limit
 
 
 def _count_text(value: float) -> str:

@@ -17,7 +17,7 @@ from sparktop.analysis.evidence import growth, prefill_s
 from sparktop.analysis.placement import launched_count, launched_slots
 from sparktop.analysis.speed_state import StepPace
 from sparktop.analysis.stall import StandstillClock
-from sparktop.analysis.state import LoadFigures, backend_state
+from sparktop.analysis.state import LoadFigures, backend_state, limit_that_holds
 from sparktop.model.engine import (
     POSITION,
     EngineIdentity,
@@ -141,7 +141,7 @@ class BackendTrack:
         """True if the newest sample arrived clearly sooner than the configured interval."""
         self._figures = LoadFigures()
         """What the state was judged by at the newest poll."""
-        self._limit: LimitKind | None = None
+        self._limit: Limit | None = None
         self._gpu_percent: float | None = None
         self.loaded_until = -math.inf
         """Monotonic time until which the backend shows the load of a sweep of this program."""
@@ -206,13 +206,17 @@ class BackendTrack:
 
         `gpu_percent` is the use of its GPUs, if they have been at work of late.
         """
-        kind = None if limit is None else limit.kind
-        if (kind, gpu_percent) == (self._limit, self._gpu_percent):
+        if (limit, gpu_percent) == (self._limit, self._gpu_percent):
             return
-        self._limit, self._gpu_percent = kind, gpu_percent
+        self._limit, self._gpu_percent = limit, gpu_percent
         if self.health.failure is None and self._figures.seen:
+            kind = self._limit_now(self.view)
             self._figures = replace(self._figures, limit=kind, gpu_percent=self._own_gpu_percent())
             self.view = self._with_state(self.view, self._figures)
+
+    def _limit_now(self, view: BackendView) -> LimitKind | None:
+        limit = limit_that_holds(self._limit, view)
+        return None if limit is None else limit.kind
 
     def _own_gpu_percent(self) -> float | None:
         """Return the use of its GPUs at work; None unless many requests run, or some at most newest polls."""
@@ -449,7 +453,7 @@ class BackendTrack:
             ),
             slots=view.slots,
             prefill_s=prefill_s(self.work.polls),
-            limit=self._limit,
+            limit=self._limit_now(view),
             gpu_percent=self._own_gpu_percent(),
             note=sample.note or self._plausibility.words,
         )

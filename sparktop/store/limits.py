@@ -37,8 +37,7 @@ the most."""
 _HUNG = {Progress.SUSPECT, Progress.STUCK}
 _ROUTED_S = 60.0
 """Seconds over which the counts of a router are compared with those of the servers behind it."""
-_TOO_LITTLE_SENT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}
-_OF_THE_SPLIT = _TOO_LITTLE_SENT | {LimitKind.ROUTER}
+_OF_THE_SPLIT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER, LimitKind.ROUTER}
 """Limits that depend on the verdict on the group's balance."""
 _AT_EASE = frozenset({BalanceWord.BALANCED, BalanceWord.IDLE})
 """Verdicts on a group that explain no limit of its servers."""
@@ -90,9 +89,7 @@ class ServerLimits:
             return None
         if progress is Progress.STILL and (limit is None or limit.kind is not LimitKind.POWER):
             return None
-        if limit is not None and limit.kind in _TOO_LITTLE_SENT and _has_queue(view):
-            return None  # since the verdict, requests have begun to wait
-        return _with_reads(limit_to_show(limit, view.state), view.estimated_read_gb_per_s)
+        return _with_reads(limit_to_show(limit, view), view.estimated_read_gb_per_s)
 
     def judge_due(
         self,
@@ -171,11 +168,6 @@ def _gpu_now(track: BackendTrack, nodes: Mapping[str, NodeTrack]) -> float | Non
 def _said_of(split: Balance | None) -> tuple[BalanceWord, str] | None:
     """Return what a limit may say of a balance: the verdict, and what it costs."""
     return None if split is None else (split.word, balance_cost(split))
-
-
-def _has_queue(view: BackendView) -> bool:
-    """Return whether requests wait; one that has come to an empty server only awaits its next step."""
-    return bool(view.waiting and (view.running or view.waiting > 1))
 
 
 def _running_on(backends: Mapping[str, BackendTrack]) -> dict[str, list[str]]:

@@ -311,8 +311,9 @@ def test_an_idle_server_has_only_the_limit_that_nobody_sends_requests(kind: Limi
     """Neither a limit of work, which it no longer has, nor one that is not known; a busy one has each."""
     limit = Limit(kind, "said")
     sends = kind in {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER, LimitKind.ROUTER}
-    assert limit_to_show(limit, Is.IDLE) == (limit if sends else None)
-    assert limit_to_show(limit, Is.BUSY) is limit
+    view = BackendView("b", "http://b:8000", "")
+    assert limit_to_show(limit, replace(view, state=Is.IDLE)) == (limit if sends else None)
+    assert limit_to_show(limit, replace(view, state=Is.BUSY)) is limit
 
 
 def test_a_sweep_s_own_load_is_no_verdict_on_the_router() -> None:

@@ -232,6 +232,21 @@ def test_no_backend_is_bored_at_the_limit_of_its_engine(name: str) -> None:
             assert view.state not in _RESTS or limit is None or limit.kind not in _WORKS, view.state_rule
 
 
+@pytest.mark.parametrize("name", ["hang-a", "kv-wait"])
+def test_no_limit_of_decoding_is_named_while_none_decodes(name: str) -> None:
+    """Neither beside reads that deny it nor without a token, in the first seconds of a standstill, too."""
+    scenario = SCENARIOS[name]
+    live, named = Rehearsal(backends=2, nodes=2 * scenario.profile.nodes, scenario=scenario), 0
+    for _ in range(100):
+        for view in live.play(1).snapshot().backends:
+            limit, reads = view.limited_by, view.estimated_read_gb_per_s
+            if (limit and limit.kind is LimitKind.BANDWIDTH) or "memory bandwidth" in view.state_rule:
+                named += 1
+                assert view.generation_tps_1s, view.state_rule
+                assert reads is None or reads >= 273 / 2, view.state_rule
+    assert named
+
+
 def swept(world: World, at: int, **lane: Any) -> Snapshot:  # noqa: ANN401 - fields
     world.feed(EngineSample(float(at), "vllm", (LaneSample("0", **lane),)))
     return world.snapshot()
