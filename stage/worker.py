@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sparktop.demo.scenario import backend_name
 from sparktop.model.load import (
-    FirstToken,
+    AnswerRead,
     Level,
     LoadEvent,
     LoadMode,
@@ -18,7 +18,6 @@ from sparktop.model.load import (
     RequestEvent,
     RequestStarted,
     RunStarted,
-    Tokens,
     TokenSource,
     concurrency_point,
 )
@@ -210,17 +209,14 @@ class RehearsedWorker(SweepWorker):
                 case RequestStarted():
                     log.request_started(replace(event, run=log.run, due=None, resent=False))
                     self._arrivals[event.request_id] = _Arrivals()
-                case FirstToken():
-                    self._arrivals[event.request_id].add(event.at, event.count)
-                    log.add(event)
-                    log.later_tokens(event.at, event.count, self._server_of(event.request_id))
-                case Tokens():
-                    self._arrivals[event.request_id].add(event.at, event.count)
+                case AnswerRead():
+                    came = self._arrivals[event.request_id]
+                    if not came.counts:
+                        log.add(event)
+                    came.add(event.at, event.count)
                     log.later_tokens(event.at, event.count, self._server_of(event.request_id))
                 case RequestEnded():
                     self._end(log, event)
-                case _:
-                    pass
 
     def _end(self, log: RunLog, event: RequestEnded) -> None:
         came = self._arrivals.pop(event.request_id)

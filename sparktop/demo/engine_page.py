@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
 
-from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
+from sparktop.model.load import EndReason, RequestEnded
 from sparktop.simulation.engine import Engine, EngineEvent, EngineSequence
 
 VERSION = "0.32.0+simulated"
@@ -99,29 +99,31 @@ class EngineHistograms:
         """By the name on the page, without "vllm:"."""
         self.ended = {EndReason.STOP: 0, EndReason.LENGTH: 0}
         """Number of requests that ended normally, by reason."""
+        self._arrived_s: dict[str, float] = {}
+        """By id of each request in flight without a token: time of its arrival."""
         self._newest_s: dict[str, float] = {}
-        """By id of each request in flight: time of its newest token, or of its arrival."""
+        """By id of each other request in flight: time of its newest token."""
 
     def count_arrival(self, request_id: str, at: float) -> None:
         """Record that a request arrived at the time `at` (seconds)."""
-        self._newest_s[request_id] = at
+        self._arrived_s[request_id] = at
 
     def count_event(self, event: EngineEvent) -> None:
         """Count the time to a request's first token, or the time between two of its tokens.
 
-        The end of a request is not counted here; it only removes the stored time of the request's last token.
+        The end of a request is not counted here; it only removes the stored times of the request.
         """
+        name = event.request_id
+        arrived_s, before_s = self._arrived_s.pop(name, None), self._newest_s.pop(name, None)
         if isinstance(event, RequestEnded):
-            self._newest_s.pop(event.request_id, None)
             return
-        before_s = self._newest_s.get(event.request_id)
-        if before_s is None:
-            return
-        if isinstance(event, FirstToken):
-            self.by_name[_TTFT].observe(event.at - before_s)
-        elif isinstance(event, Tokens):
+        if arrived_s is not None:
+            self.by_name[_TTFT].observe(event.at - arrived_s)
+        elif before_s is not None:
             self.by_name[_ITL].observe(event.at - before_s)
-        self._newest_s[event.request_id] = event.at
+        else:
+            return
+        self._newest_s[name] = event.at
 
     def count_end(self, ended: EngineSequence) -> None:
         """Count a request that has ended; the engine is created with this method as its `on_end` callback."""

@@ -1,9 +1,8 @@
 """Events of a load test of a server, emitted by the load generator, the simulated cluster and the recorder.
 
 All times are monotonic seconds of the machine that sends the load (model seconds in a simulation), so only
-their differences have a meaning. A request yields, in this order: `RequestStarted`, perhaps
-`ResponseStarted`, then `FirstToken`, any number of `Tokens`, and one `RequestEnded`. A run yields
-`RunStarted`, then its requests.
+their differences have a meaning. A request yields, in this order: `RequestStarted`, any number of
+`AnswerRead`, and one `RequestEnded`. A run yields `RunStarted`, then its requests.
 `sparktop.sweep.result.measure` defines the metrics computed from these events.
 
 Also the place of a request in a conversation.
@@ -263,36 +262,17 @@ class RequestStarted(Struct, frozen=True, tag=True, omit_defaults=True):
     event of the same request does not count."""
 
 
-class ResponseStarted(Struct, frozen=True, tag=True, omit_defaults=True):
-    """Event: the first SSE event of the answer's stream arrived, whatever its content.
+class AnswerRead(Struct, frozen=True, tag=True, omit_defaults=True):
+    """Event: a read from the socket brought tokens of the answer, or the first SSE event of its stream.
 
-    The time to first response (TTFR) lasts from the request's start to this event. It is at most the TTFT,
-    because the first event may hold no token.
-    """
-
-    request_id: str
-    at: float
-
-
-class FirstToken(Struct, frozen=True, tag=True, omit_defaults=True):
-    """Event: the read from the socket with the answer's first token, and perhaps more tokens.
-
-    TTFT is measured up to here.
+    The time to first response (TTFR) lasts from the request's start to the first of these events, whatever it
+    holds; TTFT to the first one with a token.
     """
 
     request_id: str
     at: float
     count: int = 1
-    """Number of tokens in this read; no `Tokens` event repeats them."""
-    reasoning: bool = False
-
-
-class Tokens(Struct, frozen=True, tag=True, omit_defaults=True):
-    """Event: a later read from the socket that contained tokens of the answer."""
-
-    request_id: str
-    at: float
-    count: int = 1
+    """Number of tokens in this read; only the first may have none."""
     reasoning: bool = False
 
 
@@ -329,7 +309,7 @@ class RequestEnded(Struct, frozen=True, tag=True, omit_defaults=True):
         return self.reason in {EndReason.STOP, EndReason.LENGTH}
 
 
-RequestEvent = RequestStarted | ResponseStarted | FirstToken | Tokens | RequestEnded
+RequestEvent = RequestStarted | AnswerRead | RequestEnded
 """Any event of a single request."""
 LoadEvent = RunStarted | RequestEvent
 """Any event of a load test."""

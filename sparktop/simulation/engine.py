@@ -24,7 +24,7 @@ from operator import attrgetter
 from msgspec import Struct, field
 
 from sparktop.model.failure import FailureKind, RequestFailure
-from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
+from sparktop.model.load import AnswerRead, EndReason, RequestEnded
 from sparktop.simulation.thermal import REFERENCE_CLOCK_MHZ, WAITING_W, NodeThermal, step_power_w
 
 # Every decoding request generates one token per step. So three numbers follow from the count of steps and
@@ -358,7 +358,7 @@ LONGEST_STRETCH_S = 2.0
 
 ENGINE_ERROR = "the simulated engine broke the request off"
 
-EngineEvent = FirstToken | Tokens | RequestEnded
+EngineEvent = AnswerRead | RequestEnded
 """Events of an engine's requests; their start is reported by the sender."""
 
 
@@ -668,7 +668,7 @@ class Engine:
         if self._token_events:
             for step in range(done_steps + 1, steps + 1):
                 at = stretch.end_s(step)
-                self._outbox += [Tokens(sequence.request.request_id, at) for sequence in decoding]
+                self._outbox += [AnswerRead(sequence.request.request_id, at) for sequence in decoding]
         count = steps - done_steps
         tally.generation_tokens += count * len(decoding)
         if stretch.drafts:
@@ -702,13 +702,13 @@ class Engine:
             request = sequence.request
             sequence.generated += 1
             self.tally.generation_tokens += 1
-            if sequence.first_token_s is None:
+            is_first = sequence.first_token_s is None
+            if is_first:
                 sequence.first_token_s = now_s
                 self.tally.prompt_tokens += request.prompt_tokens
                 self.tally.prompt_tokens_cached += sequence.cached_tokens
-                self._outbox.append(FirstToken(request.request_id, now_s))
-            elif self._token_events:
-                self._outbox.append(Tokens(request.request_id, now_s))
+            if is_first or self._token_events:
+                self._outbox.append(AnswerRead(request.request_id, now_s))
             if sequence.generated < request.output_tokens:
                 self._batch.begin_decoding(sequence)
             else:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sparktop.model.load import EndReason, FirstToken, RequestEnded, Tokens
+from sparktop.model.load import AnswerRead, EndReason, RequestEnded
 from sparktop.simulation.engine import (
     Engine,
     EngineEvent,
@@ -83,7 +83,7 @@ def play(
 def tokens_of(events: list[EngineEvent]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for event in events:
-        if isinstance(event, FirstToken | Tokens):
+        if isinstance(event, AnswerRead):
             counts[event.request_id] += event.count
     return counts
 

@@ -13,11 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import (
+    AnswerRead,
     EndReason,
-    FirstToken,
     Level,
     RequestEnded,
-    Tokens,
     concurrency_point,
 )
 from sparktop.simulation.calibration import CLUSTER_TP2, LONG_CONTEXT, SOLO
@@ -50,8 +49,7 @@ def of(events: list[EngineEvent], name: str) -> list[EngineEvent]:
 
 
 def first_at(events: list[EngineEvent], name: str) -> float:
-    (event,) = (event for event in of(events, name) if isinstance(event, FirstToken))
-    return event.at
+    return next(event.at for event in of(events, name) if isinstance(event, AnswerRead))
 
 
 def end_of(events: list[EngineEvent], name: str) -> RequestEnded:
@@ -65,7 +63,7 @@ def test_one_request_takes_its_prompt_and_a_step_a_token() -> None:
     engine.submit(ask("a"), 1.0)
     events = engine.advance(FOREVER)
     first = 1.0 + WAKE + step_s(8)
-    assert [type(event) for event in events] == [FirstToken, Tokens, Tokens, RequestEnded]
+    assert [type(event) for event in events] == [AnswerRead, AnswerRead, AnswerRead, RequestEnded]
     assert [event.at for event in events] == pytest.approx(
         [first, first + step_s(1), first + 2 * step_s(1), first + 2 * step_s(1)]
     )

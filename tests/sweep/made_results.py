@@ -7,14 +7,12 @@ from datetime import UTC, datetime
 from functools import cache
 
 from sparktop.model.load import (
+    AnswerRead,
     EndReason,
-    FirstToken,
     Level,
     LoadEvent,
     RequestEnded,
     RequestStarted,
-    ResponseStarted,
-    Tokens,
     TokenSource,
     concurrency_point,
 )
@@ -41,10 +39,10 @@ def request(
 ) -> Iterator[LoadEvent]:
     """Yield the events of a request: 100 prompt tokens, first token after 1 s, then one per `step`."""
     yield RequestStarted(name, start, run, 100)
-    yield ResponseStarted(name, start + 0.5)
-    yield FirstToken(name, start + 1)
+    yield AnswerRead(name, start + 0.5, 0)
+    yield AnswerRead(name, start + 1)
     for number in range(1, tokens):
-        yield Tokens(name, start + 1 + number * step)
+        yield AnswerRead(name, start + 1 + number * step)
     end = start + 1 + (tokens - 1) * step
     yield RequestEnded(
         name,

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import (
+    AnswerRead,
     EndReason,
-    FirstToken,
     Level,
     LoadEvent,
     RequestEnded,
@@ -145,7 +145,7 @@ class PlayedSweep:
         while self.clock.now < began + upto_s - 1e-6:
             self.clock.now = round(self.clock.now + 0.1, 6)
             since = self.clock.now - began
-            first = [FirstToken(name, began + TTFT_S) for name in names] if abs(since - TTFT_S) < 0.01 else []
+            first = [AnswerRead(name, began + TTFT_S) for name in names] if abs(since - TTFT_S) < 0.01 else []
             bins = (
                 (TokenBin(round(self.clock.now - 0.1, 6), BACKENDS[run % 2], int(RATE / 10)),)
                 if since > TTFT_S

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from msgspec.structs import replace
 
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.load import FirstToken
+from sparktop.model.load import AnswerRead
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
@@ -115,12 +115,12 @@ async def in_mid_level(bench: Bench, do: Callable[[SweepRunner], None], **change
     """Run a sweep and do something while all requests of its first level hang."""
     bench.hang_in_runs()
     runner = bench.runner(None, **changes)
-    first_tokens: list[FirstToken] = []
+    first_tokens: list[AnswerRead] = []
     all_hang = asyncio.Event()
 
     def hear(event: SweepEvent) -> None:
         if isinstance(event, LoadBatch):
-            first_tokens.extend(one for one in event.events if isinstance(one, FirstToken))
+            first_tokens.extend(one for one in event.events if isinstance(one, AnswerRead) and one.count)
             if len(first_tokens) == 4:
                 all_hang.set()
 

@@ -15,13 +15,12 @@ from msgspec.structs import replace
 
 from sparktop.model.failure import RequestFailure
 from sparktop.model.load import (
+    AnswerRead,
     ConversationCall,
     EndReason,
-    FirstToken,
     LoadEvent,
     RequestEnded,
     RequestStarted,
-    ResponseStarted,
 )
 from sparktop.model.plain import hide_in_repr
 from sparktop.model.text import clean
@@ -264,10 +263,9 @@ class Exchange:
         if not self.answer.is_ok:
             return
         count = stream.feed(at, body)
-        if stream.has_begun and not had_begun:
-            log.add(ResponseStarted(name, at))
+        if count or (stream.has_begun and not had_begun):
+            log.add(AnswerRead(name, at, count, stream.is_reasoning))
         if count:
-            log.add(FirstToken(name, at, count, stream.is_reasoning))
             log.later_tokens(at, count, self._served_by)
 
     def _body_ended(self, at: float) -> None:

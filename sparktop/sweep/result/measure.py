@@ -17,16 +17,14 @@ from operator import itemgetter
 from msgspec import Struct, field
 
 from sparktop.model.load import (
+    AnswerRead,
     ConversationCall,
     EndReason,
-    FirstToken,
     Level,
     LoadEvent,
     LoadMode,
     RequestEnded,
     RequestStarted,
-    ResponseStarted,
-    Tokens,
     TokenSource,
 )
 
@@ -261,14 +259,11 @@ def collect_into(traces: dict[str, RequestTrace], event: LoadEvent) -> None:
             event.resent,
             expected_prompt_tokens=event.prompt_tokens,
         )
-    elif (
-        isinstance(event, ResponseStarted | FirstToken | Tokens | RequestEnded)
-        and (trace := traces.get(event.request_id)) is not None
-    ):
+    elif isinstance(event, AnswerRead | RequestEnded) and (trace := traces.get(event.request_id)) is not None:
         _add_event(trace, event)
 
 
-def _add_event(trace: RequestTrace, event: ResponseStarted | FirstToken | Tokens | RequestEnded) -> None:
+def _add_event(trace: RequestTrace, event: AnswerRead | RequestEnded) -> None:
     """Add an event to the trace of its request."""
     if isinstance(event, RequestEnded):
         trace.ended = event
@@ -276,7 +271,7 @@ def _add_event(trace: RequestTrace, event: ResponseStarted | FirstToken | Tokens
             trace.prompt_tokens = trace.counted_prompt_tokens = event.prompt_tokens
         return
     trace.first_event = event.at if trace.first_event is None else trace.first_event
-    if isinstance(event, ResponseStarted):
+    if not event.count:
         return
     if trace.first_answer is None and not event.reasoning:
         trace.first_answer = event.at

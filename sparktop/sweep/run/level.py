@@ -16,13 +16,12 @@ from sparktop.analysis.yardsticks import busy_cores, words, yardsticks
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import (
-    FirstToken,
+    AnswerRead,
     Level,
     LoadEvent,
     LoadKind,
     LoadMode,
     RequestEnded,
-    ResponseStarted,
     RunStarted,
     concurrency_point,
 )
@@ -644,7 +643,8 @@ class LevelMaker(Struct, eq=False):
         async for message in self._messages(record, load, run):
             if not isinstance(message, Batch) or hung_up:
                 continue
-            begun_answers += sum(isinstance(event, FirstToken) for event in message.events)
+            reads = (event for event in message.events if isinstance(event, AnswerRead))
+            begun_answers += sum(read.count > 0 for read in reads)
             tokens += sum(token_bin.tokens for token_bin in message.bins)
             if is_middle(begun_answers, tokens, load):
                 hung_up = True
@@ -800,7 +800,7 @@ class LevelMaker(Struct, eq=False):
             message = use_watched_names(received, record.prepared.names)
             run.add(message)
             if isinstance(message, Batch):
-                begun = any(isinstance(event, FirstToken | ResponseStarted) for event in message.events)
+                begun = any(isinstance(event, AnswerRead) for event in message.events)
                 self.newest_data_at = self.clock() if begun or message.bins else self.newest_data_at
             yield message
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.model.judgement import is_too_scattered
-from sparktop.model.load import FirstToken, Level, LoadEvent, LoadMode, RequestEnded, RequestStarted
+from sparktop.model.load import AnswerRead, Level, LoadEvent, LoadMode, RequestEnded, RequestStarted
 from sparktop.model.sweep import (
     BackendShare,
     ColumnRank,
@@ -337,13 +337,13 @@ def take_request(runs: Runs, event: LoadEvent) -> float | None:
         traces = runs.setdefault(event.run, {})
         if len(traces) < MOST_BARS:
             collect_into(traces, event)
-    elif isinstance(event, FirstToken | RequestEnded):
+    elif isinstance(event, AnswerRead | RequestEnded):
         # Newest first: most requests in progress belong to that run.
         traces = next((traces for traces in reversed(runs.values()) if event.request_id in traces), {})
         trace = traces.get(event.request_id)
         waited = trace is not None and trace.first_token is None
         collect_into(traces, event)
-        if trace is not None and waited and isinstance(event, FirstToken):
+        if trace is not None and waited and trace.first_token is not None:
             return 1000 * (event.at - (trace.start if trace.due is None else trace.due))
     return None
 

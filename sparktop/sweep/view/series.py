@@ -17,9 +17,9 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from sparktop.model.load import (
+    AnswerRead,
     CallStart,
     ConversationCall,
-    FirstToken,
     Level,
     LoadEvent,
     LoadKind,
@@ -185,7 +185,7 @@ class AgentActivities:
                 self._calls[event.request_id] = call
                 self._sent[call.lane] = event.at
                 self._doing[call.lane] = Doing.PREFILL
-            case FirstToken() if (answered := self._calls.get(event.request_id)) is not None:
+            case AnswerRead() if event.count and (answered := self._calls.get(event.request_id)) is not None:
                 self._advance(event.at)
                 self._sent.pop(answered.lane, None)
                 self._doing[answered.lane] = Doing.DECODE

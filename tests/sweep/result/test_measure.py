@@ -13,15 +13,13 @@ import pytest
 
 from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
+    AnswerRead,
     EndReason,
-    FirstToken,
     Level,
     LoadEvent,
     LoadMode,
     RequestEnded,
     RequestStarted,
-    ResponseStarted,
-    Tokens,
     TokenSource,
     concurrency_point,
 )
@@ -55,8 +53,7 @@ def request(
 ) -> Iterator[LoadEvent]:
     """Yield the events of a request with a token at each of these times; by default it ends with the last."""
     yield RequestStarted(name, start, run, prompt)
-    for at, when in enumerate(tokens):
-        yield FirstToken(name, when) if at == 0 else Tokens(name, when)
+    yield from (AnswerRead(name, when) for when in tokens)
     ended = end if end is not None else tokens[-1] if tokens else start
     error = RequestFailure(FailureKind.HTTP, "500", ended) if reason is EndReason.ERROR else None
     yield RequestEnded(name, ended, reason, error=error)
@@ -175,8 +172,8 @@ def test_a_request_without_counts_does_not_turn_token_gaps_into_chunk_gaps() -> 
     """The level names its worst source; its gaps are those of the requests that the server counted."""
     events: list[LoadEvent] = [
         RequestStarted("a", 0.0),
-        FirstToken("a", 1.0),
-        Tokens("a", 3.0, 2),
+        AnswerRead("a", 1.0),
+        AnswerRead("a", 3.0, 2),
         RequestEnded("a", 3.0, EndReason.STOP, token_source=TokenSource.TOKEN_IDS, served_by="left"),
     ]
     more: list[LoadEvent] = [
@@ -222,10 +219,10 @@ def one(*events: LoadEvent) -> RequestTrace:
 def test_a_role_only_event_ends_ttfr_and_not_ttft() -> None:
     """TTFR is the first event's, TTFT the first token's, and the first answer comes after the reasoning."""
     trace = one(
-        ResponseStarted("a", 10.1),
-        FirstToken("a", 10.3, reasoning=True),
-        Tokens("a", 10.4, reasoning=True),
-        Tokens("a", 10.6),
+        AnswerRead("a", 10.1, 0),
+        AnswerRead("a", 10.3, reasoning=True),
+        AnswerRead("a", 10.4, reasoning=True),
+        AnswerRead("a", 10.6),
         RequestEnded("a", 10.7, EndReason.STOP),
     )
     assert trace.ttfr_s == pytest.approx(0.1)
@@ -236,7 +233,7 @@ def test_a_role_only_event_ends_ttfr_and_not_ttft() -> None:
 
 def test_tokens_of_one_read_share_its_gap() -> None:
     """Three tokens 0.6 s after the one before are three gaps of 0.2 s."""
-    trace = one(FirstToken("a", 11.0), Tokens("a", 11.6, 3), Tokens("a", 11.7))
+    trace = one(AnswerRead("a", 11.0), AnswerRead("a", 11.6, 3), AnswerRead("a", 11.7))
     assert list(trace.gaps_s()) == pytest.approx([0.2, 0.2, 0.2, 0.1])
     assert trace.tpot_s == pytest.approx(0.7 / 4)
     assert trace.stream_tps == pytest.approx(4 / 0.7)
@@ -248,7 +245,7 @@ def ended(generated: int | None, hidden_before: int = 0) -> RequestEnded:
 
 def test_a_total_that_the_chunks_do_not_add_up_to_withholds_what_needs_single_tokens() -> None:
     """Six tokens in three chunks: the times of single tokens are unknown; the total and the end are known."""
-    chunks = (FirstToken("a", 11.0), Tokens("a", 12.0), Tokens("a", 13.0))
+    chunks = (AnswerRead("a", 11.0), AnswerRead("a", 12.0), AnswerRead("a", 13.0))
     trace = one(*chunks, ended(6))
     assert (trace.tokens, trace.timed_tokens, trace.untimed_tokens) == (6, 3, 3)
     assert (trace.ttft_s, trace.tpot_s, trace.stream_tps) == (None, None, None)
@@ -262,7 +259,7 @@ def test_a_total_that_the_chunks_do_not_add_up_to_withholds_what_needs_single_to
 
 def test_tokens_hidden_before_the_first_chunk_withhold_ttft_alone() -> None:
     """Forty tokens of thought, then three that show: their pace is known, the first token's time is not."""
-    chunks = (FirstToken("a", 11.0), Tokens("a", 12.0), Tokens("a", 13.0))
+    chunks = (AnswerRead("a", 11.0), AnswerRead("a", 12.0), AnswerRead("a", 13.0))
     trace = one(*chunks, ended(43, hidden_before=40))
     assert (trace.tokens, trace.untimed_tokens, trace.ttft_s, trace.tpot_s) == (43, 0, None, 1.0)
     assert trace.hides_tokens
@@ -270,7 +267,7 @@ def test_tokens_hidden_before_the_first_chunk_withhold_ttft_alone() -> None:
 
 def test_the_pace_is_known_where_both_ends_are() -> None:
     """Eleven tokens in ten seconds, three of them seen: a token a second, and no gap between two is known."""
-    chunks = (FirstToken("a", 11.0), Tokens("a", 14.0), Tokens("a", 21.0))
+    chunks = (AnswerRead("a", 11.0), AnswerRead("a", 14.0), AnswerRead("a", 21.0))
     trace = one(*chunks, RequestEnded("a", 21.0, EndReason.STOP, generated_tokens=11, spans_all=True))
     assert (trace.ttft_s, trace.tpot_s, trace.is_timed) == (1.0, 1.0, False)
     assert trace.hides_tokens

@@ -10,8 +10,8 @@ from __future__ import annotations
 import pytest
 
 from sparktop.model.load import (
+    AnswerRead,
     EndReason,
-    FirstToken,
     Level,
     LoadEvent,
     LoadKind,
@@ -20,7 +20,6 @@ from sparktop.model.load import (
     RequestEnded,
     RequestStarted,
     RunStarted,
-    Tokens,
 )
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import RequestTrace, collect
@@ -39,8 +38,8 @@ def request(
     name = f"r{number}"
     return [
         RequestStarted(name, start, 0, 100, due),
-        FirstToken(name, first),
-        Tokens(name, end, 3),
+        AnswerRead(name, first),
+        AnswerRead(name, end, 3),
         RequestEnded(name, end, reason, generated_tokens=4 if reason is EndReason.STOP else None),
     ]
 

@@ -22,8 +22,8 @@ from sparktop.commands.sweep.run import progress_line
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import (
+    AnswerRead,
     EndReason,
-    FirstToken,
     Level,
     LoadEvent,
     LoadMode,
@@ -193,7 +193,7 @@ def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
 
 def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:
     """The view survives ends and tokens of requests that never began, and a level that is not planned."""
-    played.tell(STRANGE, FirstToken("x", 1.0), RequestEnded("x", 2.0, EndReason.STOP))
+    played.tell(STRANGE, AnswerRead("x", 1.0), RequestEnded("x", 2.0, EndReason.STOP))
     played.view.take(PhaseChanged(SweepPhase.SETTLING, "nobody", STRANGE))
     assert played.view.view().levels[-1].key.target == "nobody"
 

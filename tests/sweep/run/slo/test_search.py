@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sparktop.model.load import (
+    AnswerRead,
     EndReason,
-    FirstToken,
     LoadEvent,
     RequestEnded,
     RequestStarted,
-    Tokens,
     concurrency_point,
 )
 from sparktop.sweep.plan.plan import Plan, SweepTarget
@@ -103,8 +102,8 @@ def events(requests: int, ttft_s: float, tps: float, runs: int = 4) -> list[Load
             number = next(numbers)
             name, at = f"r{number}", 100.0 * number
             first = at + ttft_s * (1 + 0.001 * (number % 7))
-            made += [RequestStarted(name, at, run), FirstToken(name, first)]
-            made += [Tokens(name, first + (index + 1) / tps) for index in range(9)]
+            made += [RequestStarted(name, at, run), AnswerRead(name, first)]
+            made += [AnswerRead(name, first + (index + 1) / tps) for index in range(9)]
             made.append(RequestEnded(name, first + 9 / tps, EndReason.LENGTH))
     return made
 
