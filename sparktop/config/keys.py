@@ -64,7 +64,7 @@ KEYS = (
         "selected panel, else the top line's, on the full screen, and back",
         "zoom",
     ),
-    Key("why", ("w",), "w", "why", "why this balance verdict: figures and a plot; then its picture", "why"),
+    Key("why", ("w",), "w", "why", "why this balance verdict: figures and a plot; and back", "why"),
     Key("processes", ("P",), "P", "processes", "processes of a node (selected or first)", "processes"),
     Key(
         "compared",
@@ -114,7 +114,7 @@ KEYS = (
         ("e",),
         "e",
         "events",
-        "alerts and events on the full screen; while rewound, what happened then",
+        "alerts and events on the full screen, and back; while rewound, what happened then",
         "events",
     ),
     Key(

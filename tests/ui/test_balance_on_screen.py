@@ -31,7 +31,7 @@ def two_groups() -> Snapshot:
 
 
 async def test_b_shows_the_group_and_w_why_at_every_size() -> None:
-    """Both go back the way they came; Enter goes the same way from the board; a filter hides half a group."""
+    """Each key closes what it opened; Enter goes the same way from the board; a filter hides half a group."""
     async with Board(one_group).on() as board:
         for size in SIZES:
             await board.resize(*size)
@@ -53,6 +53,19 @@ async def test_b_shows_the_group_and_w_why_at_every_size() -> None:
             (("escape",), PROXY),
             (("escape",), None),
             (("w",), WHY),
+            (("escape",), None),
+            (("w", "w"), None),
+            (("b", "w", "b"), PROXY),
+            (("b",), None),
+            (("e", "e"), None),
+            (("c", "c"), None),
+            (("P", "P"), None),
+            (("b", "w", "e"), PanelKey("events", "")),
+            (("e",), WHY),
+            (("c", "c"), WHY),
+            (("P", "P"), WHY),
+            (("w",), PROXY),
+            (("e", "escape"), PROXY),
             (("escape",), None),
         ):
             await board.press(*keys)

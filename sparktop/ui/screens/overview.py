@@ -72,8 +72,8 @@ HEADER = 1
 """Rows above the board."""
 
 
-_WallStep = tuple[PanelKey, PanelKey | None, PanelKey | None, int]
-"""A step into a wall: what was opened, and what was shown alone, selected, and the first line before."""
+_Step = tuple[PanelKey, PanelKey | None, PanelKey | None, int]
+"""What was opened, and what was shown alone before, with the selected line of a wall and its first line."""
 
 
 class OverviewScreen(CanvasScreen):
@@ -142,11 +142,8 @@ class OverviewScreen(CanvasScreen):
         """Rows of the screen for the board."""
         self._is_wall = False
         """Whether the board shows what is watched directly as a wall."""
-        self._steps: list[_WallStep] = []
-        """Steps into a wall, the newest last."""
-        self._opened_in_detail = False
-        self._why_on_board = False
-        """Whether the evidence was opened from the board, to which Esc then returns."""
+        self._steps: list[_Step] = []
+        """Steps from the board to the panel that is shown alone, the newest last."""
         self._bar_cells = (0, 0)
         """First cell and number of cells of the time bar on the screen."""
         self._happened: tuple[datetime, Moment | str | None] | None = None
@@ -390,17 +387,22 @@ class OverviewScreen(CanvasScreen):
         self._paint()
 
     def _leave_panel(self) -> None:
-        """Return from the panel shown alone to all panels, or to what it was opened from, such as a wall."""
-        if self._steps and self._steps[-1][0] == self.zoomed:
-            _, self.zoomed, self.selected, self._first_row = self._steps.pop()
-            self._scroll = 0
+        """Return from the panel shown alone to what it was opened from; of a group, to that of now."""
+        left, self.zoomed, self._scroll, self._first_row = self.zoomed, None, 0, 0
+        if left is None or not self._steps or self._steps[-1][0].kind != left.kind:
+            self._steps.clear()
             return
-        self._steps.clear()
-        zoomed, self.zoomed = self.zoomed, None
-        if zoomed is not None and zoomed.kind == "processes" and self._opened_in_detail:
-            self.zoomed = PanelKey("node", zoomed.name)
-        elif zoomed is not None and zoomed.kind == "evidence" and not self._why_on_board:
-            self.zoomed = PanelKey("balance", zoomed.name)
+        _, self.zoomed, selected, self._first_row = self._steps.pop()
+        self.selected = selected or self.selected
+        if self.zoomed is not None and self.zoomed.kind == "balance" and left.kind == "evidence":
+            self.zoomed = PanelKey("balance", left.name)
+
+    def _show_alone(self, opened: PanelKey, selected: PanelKey | None = None) -> None:
+        """Show a panel alone; `_leave_panel` returns to what is shown now, with the line `selected`."""
+        if self.zoomed is None:
+            self._steps.clear()
+        self._steps.append((opened, self.zoomed, selected, self._first_row))
+        self.zoomed = opened
         self._scroll = self._first_row = 0
 
     def action_processes(self) -> None:
@@ -414,17 +416,17 @@ class OverviewScreen(CanvasScreen):
             if not names:
                 self.notify("no node to show the processes of", timeout=2)
                 return
-            self._opened_in_detail = self.zoomed is not None and self.zoomed.kind == "node"
-            self.zoomed = PanelKey("processes", chosen if chosen in names else names[0])
-            self._first_row = 0
+            self._show_alone(PanelKey("processes", chosen if chosen in names else names[0]))
         self._paint()
 
     def action_events(self) -> None:
-        """Show alerts and events alone, of a past moment first what happened around it; then all panels."""
-        first = _HAPPENED if self.frozen and self.read_around is not None else _EVENTS
-        shown_next: dict[PanelKey | None, PanelKey | None] = {_HAPPENED: _EVENTS, _EVENTS: None}
-        self.zoomed = shown_next.get(self.zoomed, first)
-        self._scroll = 0
+        """Show alerts and events alone, of a past moment first what happened around it; and back."""
+        shown = self.zoomed
+        if shown in {_HAPPENED, _EVENTS}:
+            self._leave_panel()
+        if shown != _EVENTS:
+            is_first = shown != _HAPPENED and self.frozen and self.read_around is not None
+            self._show_alone(_HAPPENED if is_first else _EVENTS)
         self._paint()
         self._read_happened()
 
@@ -466,9 +468,11 @@ class OverviewScreen(CanvasScreen):
         self._read_happened()  # the moment may be another one by now
 
     def action_compared(self) -> None:
-        """Show the machines compared alone; if they are shown alone already, show all panels again."""
-        self.zoomed = None if self.zoomed == _COMPARED else _COMPARED
-        self._scroll = 0
+        """Show the machines compared alone; if they are shown alone already, what was shown before."""
+        if self.zoomed == _COMPARED:
+            self._leave_panel()
+        else:
+            self._show_alone(_COMPARED)
         self._paint()
 
     def in_header(self, kind: str) -> PanelKey | None:
@@ -684,9 +688,8 @@ class OverviewScreen(CanvasScreen):
         kind, name = self.selected.kind, self.selected.name
         opened = self._panel_of_line(kind, name)
         if opened is not None:
-            self._steps.append((opened, self.zoomed, self.selected, self._first_row))
-            self.zoomed, self.selected = opened, None
-            self._scroll = self._first_row = 0
+            self._show_alone(opened, self.selected)
+            self.selected = None
             self._paint()
         elif kind == "server" and self.zoomed is not None:
             begin, group = self.want_group, self._group_of(name)
@@ -734,7 +737,9 @@ class OverviewScreen(CanvasScreen):
         if self.zoomed is None or not self._is_group_alone:
             return []
         is_verdict = self.zoomed.kind == "balance"
-        keys = [(self.key_names["why"], "why?" if is_verdict else "picture")]
+        before = self._steps[-1][1] if self._steps else None
+        back = "picture" if before is not None and before.kind == "balance" else "back"
+        keys = [(self.key_names["why"], "why?" if is_verdict else back)]
         if is_verdict and self._slowly_sampled_group() is not None:
             keys.insert(0, (self.key_names["open"], "look closer"))
         if self.shown is not None and len(self.shown.balance) > 1:
@@ -742,24 +747,21 @@ class OverviewScreen(CanvasScreen):
         return keys
 
     def action_balance(self) -> None:
-        """Show the balance of a group alone; if a group is shown alone, show all panels again."""
+        """Show the balance of a group alone; if a group is shown alone, show what it was opened from."""
         if self._is_group_alone:
             self._leave_panel()
         elif (group := self._chosen_group()) is not None:
-            self.zoomed = self.selected = PanelKey("balance", group)
-            self._scroll = 0
+            self.selected = PanelKey("balance", group)
+            self._show_alone(self.selected)
         self._paint()
 
     def action_why(self) -> None:
-        """Show the evidence for a group's verdict; if it is shown already, show the balance again."""
-        self._why_on_board = self.zoomed is None
-        if self.zoomed is not None and self._is_group_alone:
-            kind = "evidence" if self.zoomed.kind == "balance" else "balance"
-            self.zoomed = PanelKey(kind, self.zoomed.name)
+        """Show the evidence for a group's verdict; if it is shown already, show what it was opened from."""
+        if self.zoomed is not None and self._is_group_alone and self.zoomed.kind == "evidence":
+            self._leave_panel()
         elif (group := self._chosen_group()) is not None:
             self.selected = PanelKey("balance", group)
-            self.zoomed = PanelKey("evidence", group)
-        self._scroll = 0
+            self._show_alone(PanelKey("evidence", group))
         self._paint()
 
     @property
