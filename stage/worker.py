@@ -155,8 +155,8 @@ class RehearsedWorker(SweepWorker):
         name = f"run{self._runs}"
         way = self._ways[load.target.url]
         loops = [self._begin(load, name, way)]
-        if load.beside is not None:
-            long = replace(load, concurrency=1, prompt_tokens=load.beside.tokens, output_tokens=1)
+        if load.beside_tokens:
+            long = replace(load, concurrency=1, prompt_tokens=load.beside_tokens, output_tokens=1)
             loops.append(self._begin(long, name + LONG, way))
         seen = [0] * len(loops)
         while any(not loop.done or count < len(loop.events) for loop, count in zip(loops, seen, strict=True)):

@@ -231,7 +231,13 @@ class Calibration:
             if answer.http.is_ok:
                 break
             self._unlisted = status_failure(
-                status, words, perf_counter(), server, headers=answer.http.headers
+                status,
+                words,
+                perf_counter(),
+                server.where,
+                router=server.router,
+                has_key=server.secret is not None,
+                headers=answer.http.headers,
             )
             if not await self._wait_if_busy(self._unlisted):
                 return ()
@@ -241,7 +247,7 @@ class Calibration:
             self._unlisted = None
             names = [entry.get("id") for entry in data if isinstance(entry, dict)]
             return tuple(name for name in names if isinstance(name, str))
-        self._unlisted = body_failure(words, body, perf_counter(), server)
+        self._unlisted = body_failure(words, body, perf_counter(), server.where)
         return ()
 
     def _choose_model(self, models: tuple[str, ...]) -> str:

@@ -248,10 +248,10 @@ class LoadClient:
         self._made += 1
         prompt, tokens = self._prompt(number, load.prompt_salt)
         text = None
-        if (context := load.context) is not None:
-            keys = (f"{context.salt}/{number}#{block}" for block in count())
-            text, context_tokens = self._maker.text(context.tokens, _BLOCK, keys, is_bare=True)
-            if context.alone:
+        if load.context_tokens:
+            keys = (f"{load.cache_salt}/{number}#{block}" for block in count())
+            text, context_tokens = self._maker.text(load.context_tokens, _BLOCK, keys, is_bare=True)
+            if load.context_alone:
                 prompt, tokens = _TINY, 0
             tokens = None if tokens is None else context_tokens + tokens
         cache_salt = None if load.cache_salt is None else self._request_salt(f"{load.cache_salt}-{number}")
@@ -312,7 +312,8 @@ class BesideClient(LoadClient):
         """Create the run `load`, which has long prompts beside it; see `LoadClient`."""
         super().__init__(load, pool, recipe, log)
         long_id = load.id + LONG
-        long = replace(load, id=long_id, cache_salt=long_id, output_tokens=1, context=load.beside)
+        long = replace(load, id=long_id, cache_salt=long_id, output_tokens=1)
+        long = replace(long, context_tokens=load.beside_tokens, context_alone=True)
         self._long = LoadClient(long, pool, recipe, log)
 
     async def _run_steady(self) -> None:

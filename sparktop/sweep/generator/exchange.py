@@ -35,7 +35,6 @@ from sparktop.sweep.plan.plan import Api, Timeouts
 from sparktop.sweep.terms import request_errors as errors
 from sparktop.sweep.terms.request_errors import (
     WORDS_LIMIT,
-    Server,
     body_failure,
     event_failure,
     request_failure,
@@ -87,9 +86,15 @@ class ReadyRequest(Struct, frozen=True):
 
 
 @hide_in_repr("secret", "own_texts")
-class Terms(Server, frozen=True):
+class Terms(Struct, frozen=True):
     """What all requests of a load run share: server address, time limits, API key, kind of server."""
 
+    where: str
+    """Host and port of the server, for messages."""
+    router: bool = False
+    """True if the server is a router."""
+    secret: str | None = None
+    """API key, redacted from error messages in case the server repeats it."""
     timeouts: Timeouts = Timeouts()
     own_texts: tuple[str, ...] = ()
     """What the user added to requests, redacted likewise."""
@@ -242,8 +247,10 @@ class Exchange:
         elif count := stream.feed(at, body):
             self._log.later_tokens(at, count, self._served_by)
         if stream.error is not None:
-            words = server_words(stream.error.encode(), self._terms.secrets, WORDS_LIMIT)
-            self._end_request(at, EndReason.ERROR, event_failure(words, at, self._terms))
+            terms = self._terms
+            words = server_words(stream.error.encode(), terms.secrets, WORDS_LIMIT)
+            failure = event_failure(words, at, terms.where, router=terms.router)
+            self._end_request(at, EndReason.ERROR, failure)
         elif stream.fault is not None:
             word = errors.ENDLESS if stream.fault == ENDLESS_EVENT else errors.MALFORMED
             self._fail(at, word, f"{self._terms.where} {stream.fault}")
@@ -281,7 +288,7 @@ class Exchange:
             words = server_words(body, self._terms.secrets, WORDS_LIMIT)
             quoted = f": {words}" if words and b'"choices"' not in body else ""
             message = f"{where} answered without an event stream{quoted}"
-            failure = body_failure(words, body, at, self._terms)
+            failure = body_failure(words, body, at, where)
             self._end_request(at, EndReason.ERROR, failure or request_failure(errors.NO_STREAM, message, at))
         elif stream.finish_reason in _FAILED_FINISHES:
             message = f"{where} ended a request with finish_reason {stream.finish_reason}"
@@ -296,10 +303,17 @@ class Exchange:
             self._end_request(at, reason, None)
 
     def _fail_by_status(self, at: float) -> None:
-        status = self.answer.status or 0
-        words = server_words(bytes(self.words), self._terms.secrets, WORDS_LIMIT)
-        headers = self.answer.headers
-        failure = status_failure(status, words, at, self._terms, self._served_by, headers)
+        terms = self._terms
+        failure = status_failure(
+            self.answer.status or 0,
+            server_words(bytes(self.words), terms.secrets, WORDS_LIMIT),
+            at,
+            terms.where,
+            router=terms.router,
+            has_key=terms.secret is not None,
+            served_by=self._served_by,
+            headers=self.answer.headers,
+        )
         self._end_request(at, EndReason.ERROR, failure)
 
     def _fail(self, at: float, word: str, message: str) -> None:

@@ -336,18 +336,18 @@ _FEWEST_A_PIECE, _MOST_A_PIECE = 0.2, 10.0
 class Passage:
     """Words with a known total of tokens; `prompt` makes prompts of them that differ in word order."""
 
-    def __init__(self, names: Sequence[str], body: Sequence[PromptPart], tail: str, tokens: int) -> None:
-        """Create a passage from the words `names` of its first line, the text `body`, and the filler `tail`.
-
-        `tokens` is the number of tokens of the complete prompt, chat template included.
-        """
+    def __init__(self, names: Sequence[str], body: Sequence[PromptPart], tail: str = "") -> None:
+        """Create a passage of the words `names` of its first line, the text `body`, and the filler `tail`."""
         self._names = tuple(names)
+        self.pieces = len(body)
+        """Words and punctuation marks of the text."""
         # The tokenizer may merge the last piece with the template after it, so every order has the same one.
         parts = [*body[:-1], *((WordKind.FIXED, piece) for _, piece in body[-1:])]
         self._kinds = [kind for kind, _ in parts]
         self._pools = {kind: [piece for role, piece in parts if role is kind] for kind in WordKind}
-        self._tail = tail
-        self.tokens = tokens
+        self.tail = tail
+        self.tokens = 0
+        """Tokens of the complete prompt, chat template included; 0 until they are counted."""
 
     def prompt(self, number: int, salt: str) -> tuple[str, int]:
         """Return (text of a prompt, its length in tokens); `number` and `salt` determine its word order.
@@ -366,7 +366,7 @@ class Passage:
         }
         # A chain of maps takes 50 ns per word, and a steady run writes prompts while it measures.
         text.extend(map(next, map(pools.__getitem__, self._kinds)))
-        text.append(self._tail)
+        text.append(self.tail)
         return "".join(text), self.tokens
 
 
@@ -394,17 +394,6 @@ def _shuffle_quickly(words: list[str], random: Random) -> list[str]:
 Count = Callable[[str], Awaitable[int | None]]
 """Sends a prompt and returns its length in tokens as the server reports it; None if the server reports
 none. Raises `RequestFailedError` if the server refuses it as too long."""
-
-
-class _CountedPassage(Struct):
-    """A passage whose tokens the server has counted.
-
-    It has the first `pieces` words and punctuation marks of the text, and the filler words `tail` at its end.
-    """
-
-    pieces: int
-    tail: str
-    tokens: int
 
 
 class PassageSearch:
@@ -436,7 +425,7 @@ class PassageSearch:
         The server counts the tokens in complete prompts. Return (None, None, False) if the server reports no
         counts, or numbers that cannot be token counts because they are far too low or too high per word.
         """
-        best: _CountedPassage | None = None
+        best: Passage | None = None
         random = Random(str(self._parts[:1]))  # noqa: S311 - text, no secret
         for names in _PASSAGE_NAMES:
             if names and names * self.tokens_per_piece > _NAMES_SHARE * self._length:
@@ -447,31 +436,33 @@ class PassageSearch:
                 break
         if best is None or not _FEWEST_A_PIECE <= self.tokens_per_piece <= _MOST_A_PIECE:
             return None, None, False
-        passage = self._passage(best.pieces, best.tail, best.tokens)
         exact = best.tokens == self._length
-        # Prompts of another order must have the same length before it counts as exact.
-        exact = exact and await self._count_tokens(best.pieces, best.tail) == self._length
-        return passage, best.tokens, exact
+        if exact:  # prompts of another order must have the same length before it counts as exact
+            again = await self._counted_passage(best.pieces, best.tail)
+            exact = again is not None and again.tokens == self._length
+        return best, best.tokens, exact
 
-    async def _search_length(self) -> _CountedPassage | None:
+    async def _search_length(self) -> Passage | None:
         """Vary the number of words until the length is met or nearly met, then append filler words.
 
         Return the best passage; None if the first line alone is too long or the server does not count tokens.
         """
-        shorter: _CountedPassage | None = None
-        longer: _CountedPassage | None = None
+        shorter: Passage | None = None
+        longer: Passage | None = None
         pieces = self._next_pieces(shorter, longer)
         while self._counted < MOST_REQUESTS:
-            tokens = await self._count_tokens(pieces)
-            if tokens is None:
+            tried = await self._counted_passage(pieces)
+            if tried is None:
                 break
+            tokens = tried.tokens
             if shorter is not None and tokens == shorter.tokens and pieces > _CUT_GROWTH * shorter.pieces:
                 # The server cuts what is longer: of prompts of the length asked for it would count as much.
                 wanted_pieces = round(self._length / self.tokens_per_piece) - len(self._names) - 1
-                return _CountedPassage(min(len(self._parts), max(0, wanted_pieces)), "", tokens)
+                cut = Passage(self._names, self._parts[: max(0, wanted_pieces)])
+                cut.tokens = tokens
+                return cut
             if tokens <= self._length or self.refusal is None:  # else it may be an estimate
                 self._update_estimate(pieces, tokens)
-            tried = _CountedPassage(pieces, "", tokens)
             missing_tokens = self._length - tokens
             if missing_tokens == 0 or pieces == len(self._parts):
                 return tried
@@ -499,7 +490,7 @@ class PassageSearch:
         """Return the number of pieces with those of the first line: the names and a mark behind them."""
         return pieces + len(self._names) + (1 if self._names else 0)
 
-    def _next_pieces(self, low: _CountedPassage | None, high: _CountedPassage | None) -> int:
+    def _next_pieces(self, low: Passage | None, high: Passage | None) -> int:
         """Return the number of pieces (words and punctuation marks) to try next.
 
         If both `low` (too few tokens) and `high` (too many tokens) are known, interpolate between them;
@@ -515,7 +506,7 @@ class PassageSearch:
         highest = len(self._parts) if high is None else high.pieces - 1
         return min(highest, max(lowest, guess))
 
-    async def _fill_up(self, low: _CountedPassage) -> _CountedPassage:
+    async def _fill_up(self, low: Passage) -> Passage:
         """Append filler words to `low`, which has too few tokens, and return the best passage found.
 
         If no filler gives exactly the requested length, remove the last word of the text and try again with
@@ -523,22 +514,22 @@ class PassageSearch:
         """
         best, piece_count = low, low.pieces
         while self._counted < MOST_REQUESTS and piece_count >= 0:
-            tokens = low.tokens if piece_count == low.pieces else await self._count_tokens(piece_count)
-            if tokens is None:
+            cut = low if piece_count == low.pieces else await self._counted_passage(piece_count)
+            if cut is None:
                 break
-            missing_tokens = self._length - tokens
+            missing_tokens = self._length - cut.tokens
             for filler in FILLERS:
                 tail = self._tail(missing_tokens)
                 if self._counted >= MOST_REQUESTS or (not tail and filler in self._fillers):
                     continue
-                token_count = await self._count_tokens(piece_count, tail or filler * missing_tokens)
-                if token_count == self._length:
-                    return _CountedPassage(piece_count, tail or filler * missing_tokens, token_count)
-                if tail or token_count is None:
+                filled = await self._counted_passage(piece_count, tail or filler * missing_tokens)
+                if filled is not None and filled.tokens == self._length:
+                    return filled
+                if tail or filled is None:
                     return best  # the costs of fillers do not add up here
-                if abs(self._length - token_count) < abs(self._length - best.tokens):
-                    best = _CountedPassage(piece_count, filler * missing_tokens, token_count)
-                self._fillers[filler] = max(1, round((token_count - tokens) / missing_tokens))
+                if abs(self._length - filled.tokens) < abs(self._length - best.tokens):
+                    best = filled
+                self._fillers[filler] = max(1, round((filled.tokens - cut.tokens) / missing_tokens))
             piece_count -= 1
         return best
 
@@ -556,22 +547,24 @@ class PassageSearch:
                         return word * times + other_word * (tokens_left // other_cost)
         return ""
 
-    async def _count_tokens(self, pieces: int, tail: str = "") -> int | None:
-        """Ask the server for the number of tokens of a passage; None if the server reports none.
+    async def _counted_passage(self, pieces: int, tail: str = "") -> Passage | None:
+        """Return a passage whose tokens the server has counted; None if the server reports none.
 
-        Of a prompt that it refuses return an estimate, which is more than the length that is searched for.
-        The passage has the first `pieces` words and punctuation marks of the text, in a new order at each
-        call, and the filler `tail`.
+        Of one that it refuses they are estimated, as more than the length that is searched for. The passage
+        has the first `pieces` words and punctuation marks of the text, in a new order at each call, and the
+        filler `tail`.
         """
         self._counted += 1
-        prompt, _ = self._passage(pieces, tail, 0).prompt(self._counted, "length")
+        passage = Passage(self._names, self._parts[:pieces], tail)
+        prompt, _ = passage.prompt(self._counted, "length")
         try:
-            return await self._count_prompt(prompt)
+            tokens = await self._count_prompt(prompt)
         except RequestFailedError as error:
             self.refusal = error.failure
-            known_pieces, tokens = self._known
+            known_pieces, known_tokens = self._known
             new_pieces = self._with_names(pieces) - known_pieces
-            return max(self._length + 1, tokens + round(new_pieces * self.tokens_per_piece))
-
-    def _passage(self, pieces: int, tail: str, tokens: int) -> Passage:
-        return Passage(self._names, self._parts[:pieces], tail, tokens)
+            tokens = max(self._length + 1, known_tokens + round(new_pieces * self.tokens_per_piece))
+        if tokens is None:
+            return None
+        passage.tokens = tokens
+        return passage

@@ -83,17 +83,6 @@ LONG = "-long"
 """Follows the id of a run in the ids of the long prompts beside its requests."""
 
 
-class ContextLoad(Struct, frozen=True):
-    """Text before the prompt of each request (llama-benchy's depth), a new one for each request of a run."""
-
-    tokens: int
-    salt: str
-    """Determines the text: runs with equal salts have equal contexts, so that the second finds them in the
-    server's prefix cache."""
-    alone: bool = False
-    """True: a few words stand in place of the prompt, so that the run only fills the cache."""
-
-
 class RunLoad(Struct, frozen=True, tag=True):
     """Command: execute one load run of a level.
 
@@ -137,10 +126,14 @@ class RunLoad(Struct, frozen=True, tag=True):
     """Open mode: how the gaps between requests vary; see `sparktop.sweep.plan.arrivals`."""
     draw_seed: str = ""
     """Determines the arrivals, or the conversations."""
-    context: ContextLoad | None = None
-    """Burst mode: text before each prompt."""
-    beside: ContextLoad | None = None
-    """Steady mode with a duration: long prompts beside the requests, each when the one before has ended."""
+    context_tokens: int = 0
+    """Burst mode: tokens of text before each prompt (llama-benchy's depth), a new text for each request. Runs
+    of one `cache_salt` have equal texts, so that the second finds them in the server's prefix cache."""
+    context_alone: bool = False
+    """True: a few words stand in place of the prompt, so that the run only fills the cache."""
+    beside_tokens: int = 0
+    """Steady mode with a duration: tokens of long prompts beside the requests, each of which is sent when the
+    one before has ended; 0 for none."""
     trace: TraceChoice | None = None
     """Open mode: the recorded traffic to replay, in place of arrivals; `rate` is its mean."""
     conversations: ConversationPreset | None = None

@@ -71,7 +71,7 @@ def new_client(load: RunLoad, pool: ConnectionPool, recipe: Recipe, log: RunLog)
         case LoadMode.OPEN:
             return (OpenLoopClient if load.trace is None else ReplayClient)(load, pool, recipe, log)
         case _:
-            return (LoadClient if load.beside is None else BesideClient)(load, pool, recipe, log)
+            return (BesideClient if load.beside_tokens else LoadClient)(load, pool, recipe, log)
 
 
 _PR_SET_PDEATHSIG = 1

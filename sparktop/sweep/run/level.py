@@ -38,7 +38,6 @@ from sparktop.sweep.generator.wire import (
     LONG,
     Batch,
     Cancel,
-    ContextLoad,
     RunFinished,
     RunLoad,
     WorkerMessage,
@@ -615,7 +614,7 @@ class LevelMaker(Struct, eq=False):
         self.emit(self._phase_event(SweepPhase.BESIDE, batch))
         for number in range(record.runs, 2 * record.runs):
             load = self._command(batch, record, number, SweepPhase.RUNNING)
-            load = replace(load, beside=ContextLoad(tokens, salt=load.id, alone=True))
+            load = replace(load, beside_tokens=tokens)
             run = RunRecord()
             async for message in self._messages(record, load, run):
                 if isinstance(message, Batch):  # shown as those of a warm-up, which count for no figure
@@ -782,7 +781,8 @@ class LevelMaker(Struct, eq=False):
             trace=plan.trace.choice if plan.trace is not None and mode is LoadMode.OPEN else None,
             conversations=plan.conversations,
             max_model_len=prepared.result.context_tokens,
-            context=ContextLoad(level.depth, run_id, is_context) if level.depth and not is_warm_up else None,
+            context_tokens=0 if is_warm_up else level.depth,
+            context_alone=is_context,
             text=level.point.text,
             warm_up=is_warm_up,
         )

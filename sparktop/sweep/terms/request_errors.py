@@ -19,12 +19,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from types import MappingProxyType
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.model.failure import FailureKind, RequestFailure
 from sparktop.model.load import LoadEvent, RequestEnded
-from sparktop.model.plain import hide_in_repr
 from sparktop.model.text import clean
 from sparktop.net.failure import server_words, status_error, transport_error
 
@@ -148,54 +146,46 @@ def count_errors(events: Iterable[LoadEvent]) -> Counter[str]:
     return Counter(error_word(end.error) for end in ends if end.error is not None)
 
 
-@hide_in_repr("secret")
-class Server(Struct, frozen=True):
-    """What is needed of a server to describe its failures."""
-
-    where: str
-    """Host and port of the server, for messages."""
-    router: bool = False
-    """True if the server is a router."""
-    secret: str | None = None
-    """API key, redacted from error messages in case the server repeats it."""
-
-
 def status_failure(
     status: int,
     words: str,
     at: float,
-    server: Server,
+    where: str,
+    *,
+    router: bool,
+    has_key: bool,
     served_by: str | None = None,
     headers: Mapping[str, str] = MappingProxyType({}),
 ) -> RequestFailure:
     """Return the failure of a request that was answered with an HTTP status other than 200.
 
-    `words` is the server's error message, cleaned, or "". `served_by` is the backend that answered through a
-    router, None if unknown. `headers` are those of the response, by lower-case name: the goal of a redirect
-    and the time to retry are in them. Rejections by the router itself and unknown models have codes of their
-    own.
+    `words` is the server's error message, cleaned, or "". `where` is the host and port of the server, which
+    may be a `router`; `has_key` says whether an API key was sent. `served_by` is the backend that answered
+    through a router, None if unknown. `headers` are those of the response, by lower-case name: the goal of a
+    redirect and the time to retry are in them. Rejections by the router itself and unknown models have codes
+    of their own.
     """
     lower = words.lower()
     quoted = f": {words}" if words else ""
     word = f"{HTTP}:{status}"
-    if server.router and (_names_no_backend(words) or (status == _TOO_MANY_REQUESTS and served_by is None)):
+    if router and (_names_no_backend(words) or (status == _TOO_MANY_REQUESTS and served_by is None)):
         word, message = (
             ROUTER_REJECTION,
-            f"{server.where} gave the request to no backend (HTTP {status}){quoted}",
+            f"{where} gave the request to no backend (HTTP {status}){quoted}",
         )
     elif status in {400, 404} and "model" in lower and any(phrase in lower for phrase in _IS_MISSING):
-        word, message = WRONG_MODEL, f"{server.where} does not have that model (HTTP {status}){quoted}"
+        word, message = WRONG_MODEL, f"{where} does not have that model (HTTP {status}){quoted}"
     elif status in _UNAUTHORIZED | REDIRECTS:
-        goal, has_key = headers.get("location", ""), server.secret is not None
-        error = status_error(status, server.where, location=goal, words=words, has_key=has_key)
+        goal = headers.get("location", "")
+        error = status_error(status, where, location=goal, words=words, has_key=has_key)
         message = error.message
     elif _WANTS_TLS in lower and "http" in lower:
-        message = f"{server.where} speaks TLS: write https:// in its URL (HTTP {status})"
+        message = f"{where} speaks TLS: write https:// in its URL (HTTP {status})"
     elif status == _NOT_FOUND:
         hint = "is the URL right? --api chat and --api completions ask different routes"
-        message = f"{server.where} has no such route (HTTP {status}){quoted}; {hint}"
+        message = f"{where} has no such route (HTTP {status}){quoted}; {hint}"
     else:
-        message = f"{server.where} answered with HTTP {status}{quoted}"
+        message = f"{where} answered with HTTP {status}{quoted}"
     return replace(request_failure(word, message, at, status), retry_s=retry_after_s(headers))
 
 
@@ -216,28 +206,26 @@ def retry_after_s(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def event_failure(words: str, at: float, server: Server) -> RequestFailure:
+def event_failure(words: str, at: float, where: str, *, router: bool) -> RequestFailure:
     """Return the failure of a request whose stream has an error event; `words` is the error message or ""."""
-    if server.router and _names_no_backend(words):
-        message = f"{server.where} gave the request to no backend: {words}"
+    if router and _names_no_backend(words):
+        message = f"{where} gave the request to no backend: {words}"
         return request_failure(ROUTER_REJECTION, message, at)
     quoted = f": {words}" if words else " (no words)"
-    return request_failure(ERROR_EVENT, f"{server.where} reported an error in mid-stream{quoted}", at)
+    return request_failure(ERROR_EVENT, f"{where} reported an error in mid-stream{quoted}", at)
 
 
-def body_failure(words: str, body: bytes, at: float, server: Server) -> RequestFailure | None:
+def body_failure(words: str, body: bytes, at: float, where: str) -> RequestFailure | None:
     """Return the failure of a request that status 200 and a web page or an error answered; None for another.
 
     `words` is the error message in the `body`, or "".
     """
     lower = body[:_PAGE_BYTES].lstrip().lower()
     if lower.startswith((b"<!doctype html", b"<html")):
-        message = f"{server.where} answered with a web page: is the URL that of the API, and the port right?"
+        message = f"{where} answered with a web page: is the URL that of the API, and the port right?"
         return request_failure(NO_STREAM, message, at)
     if words and _has_error(body):
-        return request_failure(
-            ERROR_EVENT, f"{server.where} answered with an error and HTTP 200: {words}", at
-        )
+        return request_failure(ERROR_EVENT, f"{where} answered with an error and HTTP 200: {words}", at)
     return None
 
 

@@ -15,7 +15,7 @@ from sparktop.model.statistics import (
     student_t,
     wilson,
 )
-from sparktop.sweep.terms.request_errors import Server, connect_failure, status_failure
+from sparktop.sweep.terms.request_errors import connect_failure, status_failure
 
 
 @pytest.mark.parametrize(
@@ -82,5 +82,7 @@ def test_what_a_status_means(
     kind: FailureKind,
 ) -> None:
     """A status is counted with its number, unless it says that model or backends are missing."""
-    found = status_failure(status, words, 1.0, Server("spark-a:8000", router=router), served_by)
+    found = status_failure(
+        status, words, 1.0, "spark-a:8000", router=router, has_key=False, served_by=served_by
+    )
     assert (found.word, found.kind, found.status) == (word, kind, status)
