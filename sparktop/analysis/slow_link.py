@@ -184,48 +184,75 @@ def judge_link(
     newest = _newest(samples, at, _HELD_S, _FEWEST, 2 * _HELD_S)
     if len(newest) < _FEWEST or newest[0].at > at - _LEAST_S:
         return
-    if fmean(sample.gpu_percent for sample in newest) < BUSY_PERCENT:
-        return
-    power, clock = fmean(sample.power_w for sample in newest), fmean(sample.clock_mhz for sample in newest)
-    carried = fmean(sample.bytes_per_s for sample in newest)
-    negotiated = fmean(sample.negotiated for sample in newest)
-    if not _LEAST_BYTES_PER_S <= carried <= LINK_SHARE * negotiated:
+    mean = _mean_sample(newest)
+    carries_some = _LEAST_BYTES_PER_S <= mean.bytes_per_s <= LINK_SHARE * mean.negotiated
+    if mean.gpu_percent < BUSY_PERCENT or not carries_some:
         return
     ratios = [sample.ratio for sample in newest if sample.ratio is not None]
     slower = [ratio for ratio in ratios if ratio >= SLOWER]
     is_slower = len(ratios) >= _FEWEST and len(slower) >= _SLOW_PART * len(ratios)
-    # Ranks wait if they draw less than at the server's best at the same clock, or, where its best is not
-    # known, less than any GPU that computes.
-    least_w, usual_w = newest[-1].quiet_w, None
+    usual = None
     if is_slower and len(well) >= _FEWEST:
-        usual_w, usual_mhz = median(watts for watts, _ in well), median(mhz for _, mhz in well)
-        ranks_wait = power <= LOW_POWER_SHARE * usual_w and clock >= CLOCK_SHARE * usual_mhz
-        ranks = f"{power:.0f} W in all, {usual_w:.0f} W at its best; {clock:.0f} of {usual_mhz:.0f} MHz"
-    else:
-        ranks_wait = power < least_w
-        ranks = f"{power:.0f} W in all, they compute from {least_w:.0f} W on"
-    if not ranks_wait:
+        usual = median(watts for watts, _ in well), median(mhz for _, mhz in well)
+    if not _ranks_wait(mean, usual):
         return
     recent = _newest(samples, at, _WINDOW_S, _IN_WINDOW, 3 * _WINDOW_S)
     if is_slower:
-        ratio = fmean(ratios)
         limit, is_gpu = _find_ceiling([sample for sample in recent if sample.is_slower])
-        short, steps = f"steps take {ratio:.1f} × its best", f"at this batch (limit {SLOWER:g})"
     else:
-        ratio, limit = None, _flat_top(recent)
+        limit = _flat_top(recent)
         is_gpu = limit is None
-        short, steps = "steps take as long as their bytes need", "at all batches, from the first step on"
-    if is_gpu or (limit is not None and limit > LINK_SHARE * negotiated):
+    if is_gpu or (limit is not None and limit > LINK_SHARE * mean.negotiated):
         return
-    rate = f"{_gigabits(carried)} of {_gigabits(negotiated)} Gb/s"
-    line = f"RDMA carries {rate}, {short}"
+    ratio = fmean(ratios) if is_slower else None
+    yield _finding(name, mean, at - newest[0].at, ratio, limit, usual)
+
+
+def _mean_sample(samples: Sequence[LinkSample]) -> LinkSample:
+    """Return the newest of these samples with the means of what GPUs and links do."""
+    fields = ("gpu_percent", "power_w", "clock_mhz", "bytes_per_s", "negotiated")
+    means = {field: fmean(getattr(sample, field) for sample in samples) for field in fields}
+    return samples[-1]._replace(**means)
+
+
+def _ranks_wait(mean: LinkSample, usual: tuple[float, float] | None) -> bool:
+    """Return whether ranks wait by power and clock; `usual` has those (W, MHz) of the server's best steps.
+
+    They do if they draw less than at its best at the same clock or, where that is not known, less than any
+    GPU that computes.
+    """
+    if usual is None:
+        return mean.power_w < mean.quiet_w
+    usual_w, usual_mhz = usual
+    return mean.power_w <= LOW_POWER_SHARE * usual_w and mean.clock_mhz >= CLOCK_SHARE * usual_mhz
+
+
+def _finding(
+    name: str,
+    mean: LinkSample,
+    window_s: float,
+    ratio: float | None,
+    limit: float | None,
+    usual: tuple[float, float] | None,
+) -> Finding:
+    """Return that ranks wait: for a link that carries `limit` bytes per second; None if that is not known.
+
+    `ratio` is by how much steps are slower than the best, None where they are not known to be.
+    """
+    short, steps = "steps take as long as their bytes need", "at all batches, from the first step on"
+    if ratio is not None:
+        short, steps = f"steps take {ratio:.1f} × its best", f"at this batch (limit {SLOWER:g})"
+    ranks = f"{mean.power_w:.0f} W in all, they compute from {mean.quiet_w:.0f} W on"
+    if usual is not None:
+        best = f"{usual[0]:.0f} W at its best; {mean.clock_mhz:.0f} of {usual[1]:.0f} MHz"
+        ranks = f"{mean.power_w:.0f} W in all, {best}"
+    rate = f"{_gigabits(mean.bytes_per_s)} of {_gigabits(mean.negotiated)} Gb/s"
+    line = f"slow link: RDMA carries {rate}, {short}"
+    waits = f"at most {_gigabits(limit or 0.0)} Gb/s, the same for all batches"
     if limit is None:
-        line = f"ranks wait: {line}; if for the link or a GPU is not known"
+        line = f"ranks wait: RDMA carries {rate}, {short}; if for the link or a GPU is not known"
         waits = "the batch has not varied enough to tell the link from the GPU"
-    else:
-        line = f"slow link: {line}"
-        waits = f"at most {_gigabits(limit)} Gb/s, the same for all batches"
-    yield Finding(
+    return Finding(
         KIND,
         name,
         line,
@@ -241,13 +268,13 @@ def judge_link(
         values={
             "ratio": ratio,
             "limit_ratio": SLOWER,
-            "rdma_bytes_per_s": carried,
-            "negotiated_bytes_per_s": negotiated,
+            "rdma_bytes_per_s": mean.bytes_per_s,
+            "negotiated_bytes_per_s": mean.negotiated,
             "ceiling_bytes_per_s": limit,
-            "power_w": power,
-            "usual_power_w": usual_w,
-            "least_power_w": None if usual_w else least_w,
-            "window_s": at - newest[0].at,
+            "power_w": mean.power_w,
+            "usual_power_w": None if usual is None else usual[0],
+            "least_power_w": mean.quiet_w if usual is None else None,
+            "window_s": window_s,
         },
     )
 

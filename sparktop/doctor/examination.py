@@ -23,7 +23,8 @@ from sparktop.model.node import NodeIdentity, NodeSample, Workloads
 from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
 from sparktop.sources.source import PollResult, Source
 from sparktop.watch.discovery import Found, discover
-from sparktop.watch.listed import read_lists, read_sparkrun
+from sparktop.watch.listed import read_lists
+from sparktop.watch.sparkrun import read_sparkrun
 
 _AT_ONCE = 16
 """Most servers that are checked at the same time, so that checking a hundred servers does not look like an

@@ -1,4 +1,4 @@
-"""Statistics of small samples without a numerical library: quantiles, Student's t, combined p-values."""
+"""Statistics of small samples without a numerical library: quantiles, Student's t, χ², F, joint p-values."""
 
 from __future__ import annotations
 
@@ -144,3 +144,23 @@ def incomplete_beta(x: float, a: float, b: float) -> float:
         if abs(factor - 1) < 1e-15:  # noqa: PLR2004 - the last bit of a float
             break
     return front * (value - 1)
+
+
+def chi_squared_tail(value: float, freedom: int) -> float:
+    """Return the probability that a χ² variable with `freedom` degrees of freedom is at least `value`.
+
+    Uses the approximation of Wilson and Hilferty (1931).
+    """
+    width = 2 / (9 * freedom)
+    return math.erfc(((value / freedom) ** (1 / 3) - 1 + width) / math.sqrt(2 * width)) / 2
+
+
+def f_tail(ratio: float, above: int, below: int) -> float:
+    """Return the probability that an F-distributed variable is at least `ratio`.
+
+    `above` and `below` are the degrees of freedom of numerator and denominator. The probability is the
+    regularised incomplete beta function I(x; below / 2, above / 2) with x = below / (below + above · ratio).
+    """
+    if ratio <= 0:
+        return 1.0
+    return incomplete_beta(below / (below + above * ratio), below / 2, above / 2)

@@ -59,12 +59,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
     counted = router.failures_since(since) if router else None
     errors = _errors(group, counted, since)
     variation = length_variation(logs, since)
-    blamed: Mapping[str, float] = errors
-    if router is not None and router.sample.cooldowns_disabled:
-        blamed = dict.fromkeys((member.name for member in group.members), 0.0)  # no server is taken out
-    elif router is not None and counted is None:
-        # A backend does not see every failure that its router counts: that it has none needs both.
-        blamed = {name: count for name, count in errors.items() if count}
+    blamed = _errors_that_reroute(group, errors, are_counted=counted is not None)
     scrapes = [member.scrape for member in group.members if member.scrape is not None]
     facts: dict[str, Any] = {
         "errors": errors,
@@ -109,6 +104,21 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         **facts,
     )
     return _unless_halted(balance, group)
+
+
+def _errors_that_reroute(
+    group: JudgedGroup, errors: Mapping[str, float], *, are_counted: bool
+) -> Mapping[str, float]:
+    """Return the failures for which a router may take a member out, by name; without those that are unknown.
+
+    `are_counted` is whether the router counts failures.
+    """
+    if group.router is not None and group.router.sample.cooldowns_disabled:
+        return dict.fromkeys((member.name for member in group.members), 0.0)  # no server is taken out
+    if group.router is not None and not are_counted:
+        # A backend does not see every failure that its router counts: that it has none needs both.
+        return {name: count for name, count in errors.items() if count}
+    return errors
 
 
 def unjudged_in_sweep(group: JudgedGroup) -> Balance:

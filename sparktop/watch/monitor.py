@@ -163,18 +163,19 @@ class Monitor:
         if watch.discover:
             self._keep_up(partial(self._discover, list(watch.discover)))
         self.through.start(watch.prometheus)
-        if watch.target_files or watch.sparkrun:
-            self._follow_listed(watch)
+        self._follow_listed(watch)
 
     def _follow_listed(self, watch: Watch) -> None:
-        from sparktop.watch.listed import follow_files, follow_sparkrun  # late: most starts need none of it
-
         ways, store, sleep = self._ways, self._store, self._sleep
         if watch.target_files:
+            from sparktop.watch.listed import follow_files  # late: most starts need none of it
+
             files = watch.target_files
             found = partial(self._watch_found, nodes={})
             self._keep_up(partial(follow_files, files, ways, store, found, sleep))
         if watch.sparkrun:
+            from sparktop.watch.sparkrun import follow_sparkrun  # late: as above
+
             found_nodes = self._watch_found_nodes
             self._keep_up(partial(follow_sparkrun, ways, store, self._watch_found, found_nodes, sleep))
 

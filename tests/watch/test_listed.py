@@ -12,13 +12,14 @@ from typing import Any, cast
 
 import pytest
 
-import sparktop.watch.listed as listed_files
 from sparktop.engines import read_page
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.sources.source import PollResult
 from sparktop.store import Store
-from sparktop.watch.listed import follow_sparkrun, read_lists, read_sparkrun
+from sparktop.watch import listed
+from sparktop.watch.listed import read_lists
+from sparktop.watch.sparkrun import CACHE_VARIABLE, CLUSTERS, JOBS, Listed, follow_sparkrun, read_sparkrun
 from sparktop.watch.ways import Ways
 
 UNREADABLE_VALUES = ("!!bool foo", "!!timestamp foo", '!!int ""')
@@ -64,9 +65,9 @@ def test_what_is_no_usable_file_is_named(tmp_path: Path) -> None:
         "object.json: cannot be used: no list of targets, as file_sd has",
         "pipe.json: cannot be used: not a regular file",
     ]
-    (tmp_path / listed_files.CLUSTERS).mkdir(parents=True)
-    os.mkfifo(tmp_path / listed_files.CLUSTERS / ".default")
-    assert read_sparkrun(tmp_path) == listed_files.Listed()
+    (tmp_path / CLUSTERS).mkdir(parents=True)
+    os.mkfifo(tmp_path / CLUSTERS / ".default")
+    assert read_sparkrun(tmp_path) == Listed()
 
 
 @pytest.mark.parametrize(
@@ -93,12 +94,12 @@ def test_bad_files_are_one_line_or_nothing(tmp_path: Path, content: object) -> N
 
 def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Too many servers, too large a file, a file that is gone."""
-    monkeypatch.setattr(listed_files, "MOST_TARGETS", 3)
+    monkeypatch.setattr(listed, "MOST_TARGETS", 3)
     path = written(tmp_path, "a.json", [{"targets": [f"h:{number}" for number in range(1, 9)]}])
     found, problems = read_lists([path])
     assert [one.name for one in found] == ["h:1", "h:2", "h:3"]
     assert problems == ["8 servers listed; the first 3 are used"]
-    monkeypatch.setattr(listed_files, "MOST_BYTES", 10)
+    monkeypatch.setattr(listed, "MOST_BYTES", 10)
     assert read_lists([path])[1][0].endswith("cannot be used: larger than 0 MiB")
     assert read_lists([str(tmp_path / "gone*.json")]) == ([], [])
 
@@ -150,13 +151,13 @@ mgmt_ip_map: {10.0.0.11: 192.168.1.11}
 @pytest.fixture(autouse=True)
 def without_another_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out of the environment where sparkrun of this user writes its jobs."""
-    monkeypatch.delenv(listed_files.CACHE_VARIABLE, raising=False)
+    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
 
 
 def home(folder: Path, jobs: Mapping[str, str], clusters: Mapping[str, str] | None = None) -> Path:
     """Write the files of sparkrun below `folder`; return it."""
     pytest.importorskip("yaml")
-    for place, files in ((listed_files.JOBS, jobs), (listed_files.CLUSTERS, clusters or {})):
+    for place, files in ((JOBS, jobs), (CLUSTERS, clusters or {})):
         (folder / place).mkdir(parents=True)
         for name, text in files.items():
             (folder / place / name).write_text(text)
@@ -166,7 +167,7 @@ def home(folder: Path, jobs: Mapping[str, str], clusters: Mapping[str, str] | No
 def dated(folder: Path, ages_s: Mapping[str, float]) -> None:
     """Set how long before a fixed time each of these job files was changed."""
     for name, age_s in ages_s.items():
-        os.utime(folder / listed_files.JOBS / name, (1e9 - age_s, 1e9 - age_s))
+        os.utime(folder / JOBS / name, (1e9 - age_s, 1e9 - age_s))
 
 
 def test_jobs_are_servers_and_hosts_are_machines(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from sparktop.model.targets import (
     Watch,
 )
 from sparktop.sources.source import PollResult, Source
-from sparktop.watch import listed, monitor
+from sparktop.watch import listed, monitor, sparkrun
 from sparktop.watch.discovery import Found
 from sparktop.watch.monitor import (
     TRY_AGAIN_S,
@@ -92,7 +92,7 @@ async def test_a_list_that_breaks_ends_no_other(monkeypatch: pytest.MonkeyPatch)
             ended.set()
 
     monkeypatch.setattr(listed, "follow_files", break_off)
-    monkeypatch.setattr(listed, "follow_sparkrun", follow)
+    monkeypatch.setattr(sparkrun, "follow_sparkrun", follow)
     watch = Watch(backends=(B,), target_files=("a.json",), sparkrun=True)
     async with watching(watch, FakeWays()) as (_, store):
         await store.until(lambda: bool(store.snapshot().events))

@@ -21,6 +21,8 @@ from msgspec.structs import replace
 
 from sparktop.analysis.balance import rules
 from sparktop.analysis.balance import words as balance_words
+from sparktop.analysis.balance.convoys import find_convoys
+from sparktop.analysis.balance.herds import find_herds
 from sparktop.analysis.balance.load_grid import (
     GroupLoad,
     LoadGrid,
@@ -46,7 +48,7 @@ from sparktop.analysis.balance.spread import (
     starved_shares,
 )
 from sparktop.analysis.balance.step_time import FLAT, group_pace, lost_by_chance, slots_of, variance_factor
-from sparktop.analysis.balance.swings import find_convoys, find_herds, find_swing, swing_score
+from sparktop.analysis.balance.swings import find_swing, swing_score
 from sparktop.model.balance import SLOW_S, Balance, BalanceWord, GroupPace, Swing
 from sparktop.model.router import stale_s
 from sparktop.model.series import LATE, known_mean

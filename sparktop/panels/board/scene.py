@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,6 +14,7 @@ from sparktop.graphics.axes import NOW
 from sparktop.model.balance import Balance
 from sparktop.model.instant import Countdown
 from sparktop.model.router import FleetView, RouterView
+from sparktop.model.series import Series
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.targets import SEARCHED_PORTS, search_again_s
 from sparktop.panels.board.events import events_panel, events_screen, self_panel
@@ -67,7 +68,7 @@ from sparktop.panels.server.panel import (
     widest_scale,
 )
 from sparktop.panels.server.router import router_panel
-from sparktop.panels.server.table import ColumnOrder, ServerTable, entry_names, low_entries, short_entry
+from sparktop.panels.server.table import ServerTable, entry_names, low_entries, short_entry
 
 if TYPE_CHECKING:
     from sparktop.model.sweep import SweepView
@@ -306,71 +307,6 @@ def listed_groups(place: Place, snapshot: Snapshot) -> list[Balance]:
     return sorted(groups, key=lambda group: (not group.bad, not group.word.bad))[:room]
 
 
-def backend_list(
-    place: Place,
-    snapshot: Snapshot,
-    window: TimeWindow,
-    scale: Callable[[Sequence[BackendView]], GroupScale],
-    *,
-    first_index: int,
-    order: str = "",
-    wide: bool = False,
-    verdict: bool = False,
-    selected: str | None = None,
-    columns: ColumnOrder = ColumnOrder.LOAD,
-) -> DrawnList:
-    """Draw the list of backends from the backend with the index `first_index` on; further ones may not fit.
-
-    `order` names the sort order, "" for the configured one. With `wide`, values matter more than graphs.
-    With `verdict`, the frame has the worst verdict of all groups. `selected` is a backend's name.
-    `columns` says which columns come first. `scale` returns the scale of the graphs of the backends shown.
-    """
-    views = snapshot.backends
-    low = low_entries(views) if place.columns == 1 and not wide else frozenset()
-    tall, heading = entry_rows(place, len(views), len(low))
-    wide = wide and tall <= _WIDE_ROWS
-    heading = heading or wide
-    visible = views[first_index : first_index + visible_count(place, len(views), wide=wide)]
-    heights = [1 if view.name in low else tall for view in visible]
-    graphs = place.columns == 1 or heading
-    names = tuple(view.name for view in views)
-    table = ServerTable(place.width, window, scale(visible if graphs else ()), wide, columns, names, tall)
-    if place.columns > 1:
-        fitted = entry_names(names, (place.width - 2) // place.columns)
-        rows = _rows_of_several_columns(
-            place,
-            visible,
-            lambda view, cells: short_entry(view, fitted[view.name], cells, selected=view.name == selected),
-        )
-    else:
-        rows = [
-            row
-            for view, height in zip(visible, heights, strict=True)
-            for row in table.rows(view, height, selected=view.name == selected)
-        ]
-    shown_range: Row = [(f" {first_index + 1}–{first_index + len(visible)} of {len(views)} ", "muted")]
-    shown_range = shown_range if len(visible) < len(views) else []
-    status: Row = []
-    if verdict and snapshot.balance:
-        from sparktop.panels.group.panel import edge_verdict  # late: no first picture has a balance
-
-        status = edge_verdict(snapshot.balance, place.width - 24)
-    drawn, places = _list_in_frame(
-        place,
-        rows,
-        heights,
-        table.heading(order) if heading else None,
-        kind="backend",
-        title=name_tab("backend", "", "backends"),
-        status=status,
-        footnote=shown_range,
-    )
-    entries = [replace(entry, index=first_index + entry.index) for entry in places]
-    if wide or place.columns > 1:
-        return drawn, entries
-    return with_time_axis(drawn, place.width, window, frame_role("backend"), shown_range), entries
-
-
 def visible_count(place: Place, count: int, *, wide: bool) -> int:
     """Return how many of `count` backends the list at `place` shows; it always has a heading if `wide`."""
     tall, heading = entry_rows(place, count)
@@ -461,12 +397,6 @@ _YOUNG_STEPS, _YOUNG_POLLS = 8, 15
 """Steps in which the time that graphs show grows with a young history, and the least number of its polls."""
 
 
-def _span_of_known(full_s: float, known_s: float, interval_s: float) -> float:
-    """Return the seconds that graphs show: `full_s`, or less while the history is only `known_s` seconds."""
-    steps = math.ceil(_YOUNG_STEPS * min(1.0, max(known_s, _YOUNG_POLLS * interval_s) / full_s))
-    return full_s * steps / _YOUNG_STEPS
-
-
 class Scene:
     """The main screen's content for one snapshot: its layout, and its panels, which are drawn on demand."""
 
@@ -494,7 +424,7 @@ class Scene:
         jumping. `page` draws the panel "happened", in the width and at least the height given.
         Where `is_past`, the time axes end at the time of day of the snapshot, not "now".
         """
-        self._end_label = f"{snapshot.taken_at.astimezone():%H:%M:%S}" if is_past else NOW
+        self._end_label = end_label = f"{snapshot.taken_at.astimezone():%H:%M:%S}" if is_past else NOW
         self._page = page
         self.view = view or View()
         self.first_row = first_row
@@ -522,19 +452,11 @@ class Scene:
             self.layout = below_band(self.layout, "prometheus", width, wall)
         backends = [view.history.generation_tps for view in snapshot.backends]
         nodes = [view.history.cpu_percent for view in snapshot.nodes]
-        interval = coarse * snapshot.interval_s
-        self._axis = newest_axis(snapshot.at, interval, backends, self._end_label)
-        step = coarse * snapshot.node_interval_s
-        self._node_axis = newest_axis(snapshot.at, step, nodes, self._end_label)
-        # All graphs show as long as the view asks or more, in whole poll intervals.
-        slots = 2 * max(1, graph_columns(width)[1])
-        points_each = max(1, math.ceil(self.view.window_s / (slots * interval)))
-        begins = [series.first_at for series in (*backends, *nodes) if series.first_at is not None]
-        known_s = self._axis.end - min(begins, default=-math.inf)
-        span_s = slots * points_each * interval
-        if self.view.window_s == WINDOWS_S[0]:  # not a longer time that the user chose
-            span_s = _span_of_known(span_s, known_s, interval)
-        self._window = TimeWindow(self._axis.end, span_s, self._end_label)
+        interval_s, node_interval_s = coarse * snapshot.interval_s, coarse * snapshot.node_interval_s
+        self._axis = newest_axis(snapshot.at, interval_s, backends, end_label)
+        self._node_axis = newest_axis(snapshot.at, node_interval_s, nodes, end_label)
+        span_s = self._graph_span_s((*backends, *nodes), interval_s)
+        self._window = TimeWindow(self._axis.end, span_s, end_label)
         self._scales: dict[str, GroupScale] = {}
         self._walls: dict[str, DrawnWall] = {}
         self._detail: list[Row] | None = None
@@ -543,6 +465,20 @@ class Scene:
             self._draw_detail(self.layout.places[0])
         if band:
             self.layout = below_band(self.layout, "sweep", width, band)
+
+    def _graph_span_s(self, histories: Iterable[Series], interval_s: float) -> float:
+        """Return the seconds that all graphs show: what the view asks or more, in whole poll intervals.
+
+        While a history is younger than that, they show less, unless the user chose the time.
+        """
+        slots = 2 * max(1, graph_columns(self.width)[1])
+        points_each = max(1, math.ceil(self.view.window_s / (slots * interval_s)))
+        span_s = slots * points_each * interval_s
+        if self.view.window_s != WINDOWS_S[0]:
+            return span_s
+        begins = [series.first_at for series in histories if series.first_at is not None]
+        known_s = max(self._axis.end - min(begins, default=-math.inf), _YOUNG_POLLS * interval_s)
+        return span_s * math.ceil(_YOUNG_STEPS * min(1.0, known_s / span_s)) / _YOUNG_STEPS
 
     def _draw_detail(self, place: Place) -> None:
         """Draw the panel that fills the board, store its rows, and make the board as high as these rows."""
@@ -722,20 +658,65 @@ class Scene:
             return node_list(place, self.snapshot.nodes, self._window, selected if kind == "node" else None)
         if place.kind == "groups":
             return group_list(place, self.snapshot, selected if kind == "balance" else None)
-        wide = self.view.preset is Preset.COMPACT
-        self.first_row = self._first_row(visible_count(place, len(self.snapshot.backends), wide=wide))
-        return backend_list(
+        return self._backend_list(place, selected if kind == "backend" else None)
+
+    def _backend_list(self, place: Place, selected: str | None) -> DrawnList:
+        """Draw the list of backends from the first visible one on; `selected` is a backend's name."""
+        views, window, width = self.snapshot.backends, self._window, place.width
+        is_compact, is_one_column = self.view.preset is Preset.COMPACT, place.columns == 1
+        low = low_entries(views) if is_one_column and not is_compact else frozenset()
+        tall, heading = entry_rows(place, len(views), len(low))
+        wide = is_compact and tall <= _WIDE_ROWS
+        heading = heading or wide
+        room = visible_count(place, len(views), wide=wide)
+        self.first_row = first = self._first_row(room)
+        visible = views[first : first + room]
+        groups = {view.group for view in visible} if is_one_column or heading else ()
+        scale = widest_scale(self._scale(group) for group in groups)
+        names = tuple(view.name for view in views)
+        table = ServerTable(width, window, scale, wide, self.view.columns, names, tall)
+        heights = [1 if view.name in low else tall for view in visible]
+        if is_one_column:
+            drawn = (
+                table.rows(view, height, selected=view.name == selected)
+                for view, height in zip(visible, heights, strict=True)
+            )
+            rows = [row for entry in drawn for row in entry]
+        else:
+            fitted = entry_names(names, (width - 2) // place.columns)
+            rows = _rows_of_several_columns(
+                place,
+                visible,
+                lambda view, cells: short_entry(
+                    view, fitted[view.name], cells, selected=view.name == selected
+                ),
+            )
+        shown_range: Row = []
+        if len(visible) < len(views):
+            shown_range = [(f" {first + 1}–{first + len(visible)} of {len(views)} ", "muted")]
+        framed_rows, places = _list_in_frame(
             place,
-            self.snapshot,
-            self._window,
-            lambda views: widest_scale(self._scale(group) for group in {view.group for view in views}),
-            first_index=self.first_row,
-            order=self._order_words(),
-            wide=wide,
-            verdict=all(other.kind not in {"balance", "groups"} for other in self.layout.places),
-            selected=selected if kind == "backend" else None,
-            columns=self.view.columns,
+            rows,
+            heights,
+            table.heading(self._order_words()) if heading else None,
+            kind="backend",
+            title=name_tab("backend", "", "backends"),
+            status=self._verdict_in_frame(width - 24),
+            footnote=shown_range,
         )
+        entries = [replace(entry, index=first + entry.index) for entry in places]
+        if is_one_column and not wide:
+            framed_rows = with_time_axis(framed_rows, width, window, frame_role("backend"), shown_range)
+        return framed_rows, entries
+
+    def _verdict_in_frame(self, width: int) -> Row:
+        """Return the worst verdict of all groups, where it has no panel and no list of its own."""
+        has_place = any(place.kind in {"balance", "groups"} for place in self.layout.places)
+        if has_place or not self.snapshot.balance:
+            return []
+        from sparktop.panels.group.panel import edge_verdict  # late: no first picture has a balance
+
+        return edge_verdict(self.snapshot.balance, width)
 
     def _order_words(self) -> str:
         """Return the order of the backends in words; "" for the configured one."""

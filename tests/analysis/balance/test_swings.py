@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.balance import rules
+from sparktop.analysis.balance.herds import find_herds
 from sparktop.analysis.balance.judge import judge, measure
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadGrid, LoadTrack, lay_out
 from sparktop.analysis.balance.rules import MUTUAL
-from sparktop.analysis.balance.swings import find_herds
 from sparktop.model.balance import Arrivals, Balance
 from sparktop.model.balance import BalanceWord as Is
 from tests.analysis.balance.routed_load import herd
