@@ -71,6 +71,8 @@ class Replay:
         self._points: list[tuple[datetime, float | None]] = []
         self._events: dict[tuple[datetime, str, str], Event] = {}
         self._indexed = 0
+        """Frames whose heads are among `_events` and `_points`."""
+        self._seen_until = recording.frames[0].instant.wall
         self.go(recording.end)
 
     @property
@@ -126,6 +128,7 @@ class Replay:
         yield
         whole = Player(self.recording)
         whole.begin_before(wall, WARM_UP_S)
+        self._events |= {_key_of(event): event for event in self.past.events}
         self.past.clear()
         self._player = whole
         begin = self.recording.frames[0].instant.wall
@@ -151,6 +154,7 @@ class Replay:
         if newest is not None and snapshot.at < newest.at:
             self.past.clear()  # another machine or start, whose monotonic clock is another one
         self.past.add(snapshot, lambda: sweep)
+        self._seen_until = max(self._seen_until, snapshot.taken_at)
 
     def work(self, budget_s: float) -> bool:
         """Read what was appended, jump or play, and read the time bar on, for about `budget_s` seconds.
@@ -204,6 +208,11 @@ class Replay:
             self._points.append((frame.instant.wall, None if load is None else load.mean))
             self._events |= {_key_of(event): event for event in announced.events}
             self._indexed += 1
+
+    @property
+    def has_read_events(self) -> bool:
+        """Whether all events of the recording are known: all heads were read, and what follows the last."""
+        return self._indexed == len(self.recording.frames) and self._seen_until >= self.recording.end - _SECOND
 
     def _events_in_order(self) -> list[Event]:
         """Return all events that are known, in order of time."""

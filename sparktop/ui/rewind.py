@@ -30,6 +30,8 @@ class Rewind:
 
     refusal = "a past moment is shown: p goes back to live"
     """Why nothing can be done to servers now, in words for the user."""
+    has_read_events = True
+    """Whether all events that are kept are known."""
 
     def __init__(self) -> None:
         """Show the present."""

@@ -19,6 +19,8 @@ from sparktop.demo.scenario import SCENARIOS, Scenario
 from sparktop.errors import UsageError
 from sparktop.model.ranks import RanksReading
 from sparktop.model.snapshot import BackendState, Snapshot
+from sparktop.recording import recorder as recorder_module
+from sparktop.recording import replay as replay_module
 from sparktop.recording.frames import FrameReader, FrameWriter, Record, RecordError, RecordKind, encode
 from sparktop.recording.player import Player, Recording
 from sparktop.recording.recorder import Recorder
@@ -162,6 +164,24 @@ def test_events_are_found(replay: Replay) -> None:
     assert any(abs(at - DOWN_AT_S - 1) < 4 for at in steps)
     assert replay.bar().events
     assert {point for _, point in replay.bar().load} != {None}
+
+
+def test_events_after_the_last_head_are_kept_and_missing_ones_only_once_all_are_read(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No head tells of the outage: a jump to a start that is no longer in memory forgets it no more."""
+    monkeypatch.setattr(recorder_module, "FRAME_S", 30.0)
+    for name in ("GLANCE_S", "WARM_UP_S", "RECENT_S"):
+        monkeypatch.setattr(replay_module, name, 2.0)
+    taped = recorded(tmp_path / "a.rec.zst", None, lambda *_: None, outage=Outage(0, 38.0), steps=50)
+    recording = Recording([taped.path])
+    replay = Replay(recording, clock=clock)
+    for move, is_known in ((replay.to_start, False), (replay.to_end, True), (replay.to_start, True)):
+        move()
+        finish(replay)
+        is_found = any("nothing listens" in event.message for event in replay.bar().events)
+        assert (replay.has_read_events, is_found) == (is_known, is_known)
+    recording.close()
 
 
 def test_a_file_that_grows_is_followed(taped: Tape, tmp_path: Path, clock: Clock) -> None:

@@ -935,7 +935,8 @@ class OverviewScreen(CanvasScreen):
     def action_step_event(self, direction: int) -> None:
         """Move to the next (1) or previous (-1) event, and name it."""
         has_moved, bar = self.timeline.step_event(direction), self.timeline.bar()
-        missing = f"no {'later' if direction > 0 else 'earlier'} event is kept"
+        read = "is kept" if self.timeline.has_read_events else "was read so far"
+        missing = f"no {'later' if direction > 0 else 'earlier'} event {read}"
         words = event_words(bar) if has_moved and bar is not None else missing
         self.notify(clean(words, _NOTICE_ROWS * (self.size.width - 9)), timeout=6, markup=False)
         self.redraw()

@@ -83,6 +83,8 @@ async def test_keys_move_the_moment(path: Path) -> None:
     """Steps, events, start, end and a typed time; + and - change the speed; sweeps are refused."""
     stage = Stage(path)
     async with stage.on((80, 24)):
+        await stage.pilot.press("right_curly_bracket")
+        assert stage.notes == ["no later event was read so far"]
         await stage.press()
         for size in ((200, 50), (80, 24)):
             await stage.resize(*size)
