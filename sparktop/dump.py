@@ -246,6 +246,8 @@ class Collector:
         self._identities: dict[str, NodeIdentity] = {}
         self._simulated = False
         self._taken: dict[str, float] = {}
+        self.left_out: set[str] = set()
+        """Names of families that were not asked for."""
         self.unread_pages = 0
         """Pages that are not in Prometheus' format, as of Ollama or TensorRT-LLM."""
         self.unused_samples = 0
@@ -348,6 +350,7 @@ class Collector:
         """Return the series of a name and its labels; None for one of a family that was not asked for."""
         family_name, kind = family_of(name, types)
         if self._wanted and family_name not in self._wanted:
+            self.left_out.add(family_name)
             return None
         pairs = parse_labels(block or b"{}")
         family_kind, metrics = self._families.setdefault(family_name, (kind, {}))

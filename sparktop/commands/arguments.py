@@ -81,8 +81,10 @@ class Parser(argparse.ArgumentParser):
         Raises:
             UsageError: always.
         """
-        message = _choice_words(message)
-        suggestion = self._option_near(message.removeprefix(_UNKNOWN)) if message.startswith(_UNKNOWN) else ""
+        message = self._choice_words(message)
+        word = message.removeprefix(_UNKNOWN).partition(" ")[0].partition("=")[0]
+        is_option = message.startswith(f"{_UNKNOWN}--")
+        suggestion = self._option_near(word) if is_option else ""
         text = f"{clean(message, 300)}{suggestion}"
         raise UsageError(f"{text}{' See' if text.endswith('?') else '; see'} {self.prog} --help")
 
@@ -90,28 +92,30 @@ class Parser(argparse.ArgumentParser):
         """Write help or version as the result of a command: what cannot be written is an `OutputError`."""
         write_out(message)
 
-    def _option_near(self, words: str) -> str:
-        """Return ": did you mean '--config'?" if the first of `words` is nearly an option; else ""."""
+    def _option_near(self, word: str, *others: str) -> str:
+        """Return ": did you mean '--config'?" if `word` is nearly an option, or one of `others`; else ""."""
         visible = [option for option in self._actions if option.help != argparse.SUPPRESS]
-        names = [name for option in visible for name in option.option_strings if name.startswith("--")]
-        word = words.partition(" ")[0].partition("=")[0]
-        suggestion = did_you_mean(word.removeprefix("--"), [name.removeprefix("--") for name in names])
-        opening, quote, rest = suggestion.partition("'")
-        return f"{opening}{quote}--{rest}" if suggestion and word.startswith("--") else ""
+        options = [name for option in visible for name in option.option_strings if name.startswith("--")]
+        names = {name.removeprefix("--"): name for name in options} | {name: name for name in others}
+        suggestion = did_you_mean(word.removeprefix("--"), names)
+        return re.sub("'(.*?)'", lambda quoted: f"'{names[quoted[1]]}'", suggestion)
 
+    def _choice_words(self, message: str) -> str:
+        """Return argparse's message on a wrong choice with a suggestion, or with a few choices.
 
-def _choice_words(message: str) -> str:
-    """Return argparse's message on a wrong choice with a suggestion, or with a few choices."""
-    wrong = _INVALID_CHOICE.fullmatch(message)
-    if wrong is None:
-        return message
-    option, value, listed = wrong.groups()
-    choices = re.findall(r"[\w.-]+", listed)
-    hint = did_you_mean(value, choices)
-    if not hint and len(choices) <= _FEW_CHOICES:
-        hint = f": choose from {', '.join(choices)}"
-    of = f"{option}: " if option.startswith("-") else ""  # the name of a word alone would be a riddle
-    return f"{of}there is no '{value}'{hint}"
+        Where a word stands alone, an option may have been meant.
+        """
+        wrong = _INVALID_CHOICE.fullmatch(message)
+        if wrong is None:
+            return message
+        option, value, listed = wrong.groups()
+        choices = re.findall(r"[\w.-]+", listed)
+        is_option = option.startswith("-")
+        hint = did_you_mean(value, choices) if is_option else self._option_near(value, *choices)
+        if not hint and len(choices) <= _FEW_CHOICES:
+            hint = f": choose from {', '.join(choices)}"
+        of = f"{option}: " if is_option else ""  # the name of a word alone would be a riddle
+        return f"{of}there is no '{value}'{hint}"
 
 
 class _Removed(argparse.Action):

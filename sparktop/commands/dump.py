@@ -5,18 +5,19 @@ from __future__ import annotations
 import argparse
 import re
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from sparktop.commands.arguments import add_output_file, chosen_format, seconds
 from sparktop.commands.output import is_device, output_file, tell, write_out, write_parts
-from sparktop.errors import OutputError, UsageError
+from sparktop.errors import OutputError, UsageError, did_you_mean
 from sparktop.model.text import clean, reason_of
 
 if TYPE_CHECKING:
     from sparktop.dump import Fields
+    from sparktop.model.snapshot import Snapshot
     from sparktop.recording.player import Player, Recording, Span
 
 FORMATS = ("jsonl", "csv", "openmetrics")
@@ -142,16 +143,23 @@ def _write_rows(
 ) -> None:
     """Write the readings of a span as JSON lines or CSV."""
     from sparktop.dump import Fields, csv_lines, json_lines
-    from sparktop.recording.player import Player
+    from sparktop.recording.player import Player, snapshots_in
 
     player, fields = Player(recording), Fields(arguments.fields)
+    every_s = arguments.every or 1.0
+    _refuse_unknown(
+        arguments.fields,
+        _usual_names,
+        lambda: _row_names(snapshots_in(Player(recording), span, every_s)),
+    )
     with _temporary_file(output, "w+") as spool:
-        rows = _snapshot_rows(player, span, fields, arguments.every or 1.0)
+        rows = _snapshot_rows(player, span, fields, every_s)
         lines = json_lines(rows) if form == "jsonl" else csv_lines(rows, fields, spool)
         write_parts(output, (line.encode() for line in lines))
     if player.unreadable:
         tell(f"{player.unreadable:,} records could not be used")
-    _report_missing(fields.missing)
+    if fields.missing:
+        tell(f"nothing recorded in this span has {clean(', '.join(fields.missing), 300)}")
 
 
 def _snapshot_rows(player: Player, span: Span, fields: Fields, every_s: float) -> Iterator[dict[str, object]]:
@@ -181,6 +189,8 @@ def _write_openmetrics(
             collector.add(records_in(recording, span), lambda record: span.holds(record.instant.wall))
         except OSError as error:
             raise OutputError(f"a temporary file: {reason_of(error)}") from None
+        if met := [*collector.names, *sorted(collector.left_out)]:  # else nothing was recorded in this span
+            _refuse_unknown(arguments.fields, lambda: met)
         write_parts(output, collector.text())
     if collector.unread_pages:
         tell(f"{collector.unread_pages:,} pages are left out: their servers have none in Prometheus' format")
@@ -189,14 +199,13 @@ def _write_openmetrics(
         tell(f"{samples} are left out: unreadable, repeated, or of too many series")
     if collector.unread_records:
         tell(f"{collector.unread_records:,} records could not be used")
-    _report_missing([name for name in arguments.fields if name not in collector.names])
 
 
 def _list_names(recording: Recording, span: Span, form: str) -> None:
     """Print the field names, or for "openmetrics" the metric families, of the last seconds of the span."""
     from datetime import timedelta
 
-    from sparktop.dump import Collector, Fields, SampleBuffer, names_of, rows_of
+    from sparktop.dump import Collector, SampleBuffer
     from sparktop.recording.player import Player, Span, records_in, snapshots_in
 
     end = recording.frames[-1].instant.wall if span.end is None else span.end
@@ -208,9 +217,34 @@ def _list_names(recording: Recording, span: Span, form: str) -> None:
             collector.add(records_in(recording, minute), lambda record: minute.holds(record.instant.wall))
             names = collector.names
     else:
-        listed = snapshots_in(Player(recording), minute, _LISTED_EVERY_S, warm_up_s=_LISTED_S)
-        names = names_of(row for snapshot in listed for row in rows_of(snapshot, Fields()))
+        names = _row_names(snapshots_in(Player(recording), minute, _LISTED_EVERY_S, warm_up_s=_LISTED_S))
     _print_names(names)
+
+
+def _row_names(snapshots: Iterable[Snapshot]) -> list[str]:
+    """Return the names of the fields in the rows of snapshots."""
+    from sparktop.dump import Fields, names_of, rows_of
+
+    return names_of(row for snapshot in snapshots for row in rows_of(snapshot, Fields()))
+
+
+def _refuse_unknown(wanted: Sequence[str], *lists: Callable[[], Sequence[str]]) -> None:
+    """Refuse names of fields that are in none of `lists`; a later list is made if the earlier ones lack one.
+
+    Raises:
+        UsageError: a name is neither that of a field nor, as "ttft_ms", of all below it.
+    """
+    known: list[str] = []
+    for make_list in lists:
+        if wanted:
+            known += make_list()
+            wanted = [
+                name for name in wanted if not any(f"{field}.".startswith(f"{name}.") for field in known)
+            ]
+    if wanted:
+        hint = did_you_mean(wanted[0], known)
+        where = "sparktop dump --list FILE prints those that there are"
+        raise UsageError(f"--fields: there is no '{clean(wanted[0], 60)}'{hint or ';'} {where}")
 
 
 def _list_usual_names(listed: bool, form: str) -> None:  # noqa: FBT001 - whether --list was given
@@ -219,18 +253,23 @@ def _list_usual_names(listed: bool, form: str) -> None:  # noqa: FBT001 - whethe
     Raises:
         UsageError: not `listed`, or the format is "openmetrics": then a recording is needed.
     """
-    from sparktop.demo.machine import IDENTITY, node_sample  # late: --help needs none of it
-    from sparktop.dump import Fields, names_of, rows_of
-    from sparktop.model.balance import Balance
-    from sparktop.model.router import RouterView
-    from sparktop.model.snapshot import BackendView, NodeView, Snapshot
-
     if not listed:
         raise UsageError(
             "sparktop dump needs FILE, a recording; without one, --list prints the names of fields"
         )
     if form == "openmetrics":
         raise UsageError("--list of metric families needs FILE, a recording: they are those of its servers")
+    _print_names(_usual_names())
+    tell("GPUs, interfaces and other parts are those of a DGX Spark; --list FILE prints a recording's")
+
+
+def _usual_names() -> list[str]:
+    """Return the names of all fields, with the parts that a DGX Spark has."""
+    from sparktop.demo.machine import IDENTITY, node_sample  # late: --help needs none of it
+    from sparktop.model.balance import Balance
+    from sparktop.model.router import RouterView
+    from sparktop.model.snapshot import BackendView, NodeView, Snapshot
+
     example = Snapshot(
         datetime.now(UTC),
         0.0,
@@ -241,8 +280,7 @@ def _list_usual_names(listed: bool, form: str) -> None:  # noqa: FBT001 - whethe
         routers=(RouterView("router", ""),),
         balance=(Balance("group", ("backend",)),),
     )
-    _print_names(names_of(rows_of(example, Fields())))
-    tell("GPUs, interfaces and other parts are those of a DGX Spark; --list FILE prints a recording's")
+    return _row_names([example])
 
 
 def _print_names(names: Iterable[str]) -> None:
@@ -256,8 +294,3 @@ def _temporary_file(output: Path | None, mode: str) -> IO[Any]:
         return tempfile.TemporaryFile(mode, dir=folder, encoding=None if "b" in mode else "utf-8")
     except OSError as error:
         raise OutputError(f"a temporary file: {reason_of(error)}") from None
-
-
-def _report_missing(missing: list[str]) -> None:
-    if missing:
-        tell(f"no such field: {clean(', '.join(missing), 300)}; --list prints those that there are")

@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         const=_FIRST_SCENARIO,
         choices=SCENARIOS,
         metavar="SCENARIO",
-        help=f"simulated servers instead of targets (default scenario: {_FIRST_SCENARIO})",
+        help=f"simulated servers instead of targets (default: {_FIRST_SCENARIO}; see sparktop demo --help)",
     )
     parser.epilog = (
         "Open the printed address in a browser. Through ssh: ssh -L 9752:127.0.0.1:9752 HOST.\n"

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -157,15 +158,17 @@ def _write(
 
     Raises:
         OutputError: the report cannot be written.
-        UnreachableError: nothing was reached; the report is written all the same.
+        UnreachableError: nothing was reached; the report is written all the same, but not to a terminal.
     """
     from sparktop.commands.observation import why_nothing
 
-    text = render(snapshot, form, size=size, theme=theme)
-    write_result(output, text)
     nodes = [node for node in snapshot.nodes if node.name not in unasked]
     answering = (nodes, snapshot.backends, snapshot.routers, snapshot.fleets)
-    if not any(view.ok for sources in answering for view in sources):
+    is_reached = any(view.ok for sources in answering for view in sources)
+    # Hundreds of lines of unknown figures would push the one sentence off a terminal.
+    if is_reached or output is not None or sys.stdout is None or not sys.stdout.isatty():
+        write_result(output, render(snapshot, form, size=size, theme=theme))
+    if not is_reached:
         raise UnreachableError(why_nothing(snapshot))
     return 0
 
@@ -187,7 +190,7 @@ def report(
 
     Raises:
         OutputError: the report cannot be written.
-        UnreachableError: nothing could be reached; the report is written all the same.
+        UnreachableError: nothing could be reached; the report is written all the same, but not to a terminal.
     """
     # Late: --help needs no event loop, whose import is half of its time.
     import asyncio

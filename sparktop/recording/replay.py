@@ -212,7 +212,9 @@ class Replay:
     @property
     def has_read_events(self) -> bool:
         """Whether all events of the recording are known: all heads were read, and what follows the last."""
-        return self._indexed == len(self.recording.frames) and self._seen_until >= self.recording.end - _SECOND
+        return (
+            self._indexed == len(self.recording.frames) and self._seen_until >= self.recording.end - _SECOND
+        )
 
     def _events_in_order(self) -> list[Event]:
         """Return all events that are known, in order of time."""

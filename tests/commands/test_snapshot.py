@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -75,17 +76,23 @@ def test_the_report_is_all_there_is_on_stdout(
     assert calls == ["start", "stop"]
 
 
-def test_when_nothing_answers_there_is_still_a_report(
-    fed: Callable[[Feed], list[str]], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_when_nothing_answers_programs_still_get_a_report(
+    fed: Callable[[Feed], list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    is_terminal: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    """If nothing is reached, the report is printed nevertheless; the reasons follow, with exit code 3."""
+    """If nothing is reached, the reasons are all that people see; exit code 3."""
     fed(dead)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
     with pytest.raises(
         UnreachableError, match=r"reached: b: connection refused; n: connection refused$"
     ) as caught:
         report(WATCH, seconds=None, form="json", output=None)
     assert caught.value.exit_code == 3
-    assert json.loads(capsys.readouterr().out)["backends"][0]["error"] == "connection refused"
+    out = capsys.readouterr().out
+    assert json.loads(out)["backends"][0]["error"] == "connection refused" if not is_terminal else out == ""
 
 
 @pytest.mark.parametrize(("discover", "code"), [((), 3), (("127.0.0.1",), 0)], ids=["server", "host"])

@@ -113,6 +113,8 @@ def test_the_list_from_a_time_is_that_of_the_span(
     """With --from TIME, --list prints the fields of the rows from then on; of a span without records none."""
     start = str(START.timestamp() + 20)
     listed = dumped(capsys, str(recording), "--list", "--from", start).splitlines()
+    every_name = ",".join(name for name in listed if "," not in name)
+    assert rows(capsys, str(recording), "--from", start, "--fields", every_name)
     in_rows = {name for row in rows(capsys, str(recording), "--from", start) for name in row}
     assert {"running", "gpus.0.power_w"} <= set(listed) <= in_rows
     assert dumped(capsys, str(recording), "--list", "--from", str(START.timestamp() + 9000)) == ""
@@ -128,6 +130,11 @@ def test_the_list_from_a_time_is_that_of_the_span(
         (["--from", f"{(START + timedelta(hours=1)).astimezone():%H:%M}"], "is after what is kept"),
         (["--every", "0"], "must be"),
         (["-o", "/nowhere/a.csv"], "no folder"),
+        (["--fields", "running,xyzzy"], "no 'xyzzy'; sparktop dump --list FILE prints those that there are"),
+        (["--fields", "ttft.p95"], "no 'ttft.p95': did you mean 'ttft_ms.p95'? sparktop dump --list"),
+        (["--fields", "network.eth9"], "--fields: there is no 'network.eth9'"),
+        (["--fields", "bogus", "--format", "openmetrics"], "there is no 'bogus'; sparktop dump --list FILE"),
+        (["--fields", "vllm:num_request_running", "--format", "openmetrics"], "'vllm:num_requests_running'?"),
     ],
 )
 def test_arguments_that_cannot_be_used(
