@@ -32,6 +32,7 @@ from sparktop.moments.moment import (
     Moment,
     QuantileBounds,
     figure_texts,
+    weightiest,
 )
 from sparktop.recording.records import Range
 from sparktop.store.event_log import FOLDED_FROM
@@ -92,6 +93,8 @@ class Line(Struct, frozen=True):
     """When it was over, or happened last; None where it is a moment, or not over in the span."""
     count: int = 1
     """Events and changes that the line stands for."""
+    times: int = 1
+    """How often it happened, without its ends."""
     about: str | None = None
     """Id of the condition; lines with the same one are joined."""
     phase: Phase | None = None
@@ -194,15 +197,23 @@ def _last_of(line: Line, when: datetime) -> datetime:
 def pivot(moment: Moment, at: datetime | None = None) -> Event | None:
     """Return the weightiest event of the minute that begins at `at`, or of the span if None.
 
-    Of equal ones it is the first. None without an event.
+    An alert that began in the minute before and still holds at `at` is one of them. Of equal ones it is that
+    which began nearest to `at`, or the first. None without an event.
     """
-    candidates = [
-        event
-        for event in moment.events
-        if (event.phase is not Phase.END or event.count > 1)
-        and (at is None or at <= event.at < at + timedelta(minutes=1))
-    ]
-    return min(candidates, key=lambda event: (-event.severity.rank, event.at), default=None)
+    if at is None:
+        return weightiest(moment.events, moment.start)
+    minute = timedelta(seconds=AROUND_S)
+    return weightiest(
+        (
+            *(event for event in moment.events if at <= event.at and event.since < at + minute),
+            *(
+                Event(alert.since, alert.severity, alert.subject, alert.message, about=alert.id)
+                for alert, last in ((spell.alert, spell.last) for spell in moment.alerts)
+                if max(at - minute, moment.start) <= alert.since < at + minute and last >= at
+            ),
+        ),
+        at,
+    )
 
 
 class Around(Struct, frozen=True):
@@ -256,7 +267,7 @@ def around(moment: Moment, lines: Sequence[Line], at: datetime, minute: datetime
     The main event is that of the minute that begins at `minute`; `within_s` is as for `main_lines`.
     """
     main_event = pivot(moment, minute)
-    dividing_at, about = (at, None) if main_event is None else (main_event.at, main_event.about)
+    dividing_at, about = (at, None) if main_event is None else (main_event.since, main_event.about)
     shown = main_lines(lines, dividing_at, within_s, about or "")
     return replace(compare_minutes(moment, dividing_at), main_event=main_event, lines=shown)
 
@@ -394,6 +405,7 @@ def _event_line(event: Event) -> Line:
         about=event.about,
         phase=event.phase,
         count=event.count,
+        times=event.count,
         is_cause=event.kind in _CAUSES or event.subject == SWEEP or label == _LOADING,
         began=None if event.duration_s is None else event.at - timedelta(seconds=event.duration_s),
     )
@@ -432,13 +444,17 @@ def _join_conditions(lines: Sequence[Line]) -> list[Line]:
         newest = same_condition[-1]
         condition = newest.label.removesuffix(" changed")
         last_words = newest.words.removeprefix(f"{condition}: ")
+        if newest.times > 1:  # its words begin with a count of their own
+            last_words = last_words.partition(": ")[2]
+        times = sum(line.times for line in same_condition)
         joined.append(
             replace(
                 same_condition[0],
-                words=f"{newest.label} {len(same_condition)} times, last: {last_words}",
+                words=f"{newest.label} {times} times, last: {last_words}",
                 until=newest.until or newest.at,
                 severity=max(same_condition, key=lambda line: line.severity.rank).severity,
                 count=sum(line.count for line in same_condition),
+                times=times,
                 about=None,
             )
         )

@@ -20,7 +20,7 @@ from sparktop.errors import UsageError
 from sparktop.graphics import numbers
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.event import Event, FindingKind
+from sparktop.model.event import Alert, Event, FindingKind, Phase
 from sparktop.model.figures import Figure, Of, Where, figures
 from sparktop.model.series import Series
 from sparktop.model.snapshot import (
@@ -97,6 +97,13 @@ class Spell(Struct, frozen=True):
         return (self.end - self.start).total_seconds()
 
 
+class AlertSpell(Struct, frozen=True):
+    """An alert as it was first seen, and when it was last seen to hold."""
+
+    alert: Alert
+    last: datetime
+
+
 class FactChange(Struct, frozen=True):
     """A state, limit, version or finding that differs between two snapshots beside one another."""
 
@@ -167,6 +174,8 @@ class Moment(Struct, frozen=True):
     """(smallest, largest) value of each minute, for the series of kind `ALL`."""
     spells: tuple[Spell, ...] = ()
     """Verdicts in the order of their beginning."""
+    alerts: tuple[AlertSpell, ...] = ()
+    """Each time that an alert held, where that was replayed; events that are counted have the last alone."""
     states: Mapping[str, Mapping[str, float]] = {}
     """Share of the replayed time (0 to 1) in each state, by backend."""
     events: tuple[Event, ...] = ()
@@ -228,6 +237,7 @@ class MomentBuilder:
         self._states: dict[str, Counter[str]] = {}
         self._bounds: dict[SeriesKey, set[QuantileBounds]] = {}
         self._events: list[Event] = []
+        self._alerts: dict[tuple[str, datetime], AlertSpell] = {}
         self._speeds: dict[str, tuple[str, datetime]] = {}
         self._changes: list[FactChange] = []
         self._under_way: tuple[FactChange, ...] | None = None
@@ -270,6 +280,10 @@ class MomentBuilder:
             self._under_way = tuple(_starts_under_way(snapshot))
         self._add_changes(snapshot)
         self._merge_events(snapshot.events)
+        for alert in snapshot.alerts:
+            held = (alert.id, alert.since)
+            first = self._alerts[held].alert if held in self._alerts else alert
+            self._alerts[held] = AlertSpell(first, snapshot.taken_at)
         for group in snapshot.balance:
             since = group.since or snapshot.taken_at
             self._extend_spell(group.group, group.word.value, since, snapshot.taken_at, group)
@@ -407,6 +421,7 @@ class MomentBuilder:
             self._series,
             {key: tuple(pairs) for key, pairs in self._ranges.items()},
             tuple(sorted(self._spells_in_range(), key=lambda spell: (spell.start, spell.subject))),
+            tuple(self._alerts.values()),
             {
                 name: {state: number / counts.total() for state, number in counts.most_common()}
                 for name, counts in self._states.items()
@@ -602,7 +617,7 @@ def _add_minutes(
 ) -> datetime | None:
     """Add the heads of all frames from `start` to `end` to `collector`.
 
-    Return the time of the most severe event in them, of equal ones the first; None without an event.
+    Return since when the weightiest event in them holds; None without an event.
     """
     frames: list[FrameStart] = [frame for frame in recording.frames if start <= frame.instant.wall <= end]
     events: list[Event] = []
@@ -610,8 +625,20 @@ def _add_minutes(
         announced = frame.head.announced
         collector.add_minute(frame.instant.wall, announced)
         events += [event for event in announced.events if start <= event.at <= end]
-    weightiest = min(events, key=lambda event: (-event.severity.rank, event.at), default=None)
-    return None if weightiest is None else weightiest.at
+    found = weightiest(events, start)
+    return None if found is None else found.since
+
+
+def weightiest(events: Iterable[Event], begin: datetime) -> Event | None:
+    """Return the most severe of events, without mere ends; of equal ones that which began nearest to `begin`.
+
+    None without an event.
+    """
+    return min(
+        (event for event in events if event.phase is not Phase.END or event.count > 1),
+        key=lambda event: (-event.severity.rank, abs(event.since - begin)),
+        default=None,
+    )
 
 
 def _read_beside_polls(

@@ -243,8 +243,8 @@ _MOST_GAPS = 5
 _MOST_ON_PAGE = 1000
 """Lines on what happened, on a page that a browser scrolls."""
 _SERVER = TableColumn("Server", CellKind.NAME)
-_LATER = timedelta(seconds=1)
-"""Time after the one asked for from which on it is said that the figures are divided there."""
+_APART = timedelta(seconds=1)
+"""How far from the time asked for the figures are divided so that it is said."""
 _FEW = 8
 """With more servers or machines than this, Markdown has no table of their figures: forum posts are short."""
 _LINES = "Lines at events: ▲ warning, ✖ critical, M mark; pale lines: others."
@@ -487,12 +487,10 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     clock = partial(_time_words, moment)
     headline = seen.headline(code, lambda words: escaped(clean(words, _LONG)), clock)
     head = [f"**{clock(when)} {headline}**"]
-    if main_event is not None and when - at >= _LATER:
-        named = f"{code(main_event.subject)}: {escaped(clean(main_event.message, _LONG))}"
-        head.append(
-            f"Asked for {_time_words(moment, at)}; the weightiest event of the minute from then on, {named}, "
-            f"divides the figures at {_time_words(moment, when)}."
-        )
+    if main_event is not None and abs(when - at) >= _APART:
+        which = "event of the minute from then on" if when > at else "condition that held then"
+        named = f"{which}, {code(main_event.subject)}: {escaped(clean(main_event.message, _LONG))}"
+        head.append(f"Asked for {clock(at)}; the weightiest {named}, divides the figures at {clock(when)}.")
     yield Section(paragraphs=tuple(head))
     yield _around_section(moment, seen)
     yield _events_section(moment, PAGE_LINES)

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.cli import main
-from sparktop.model.event import Event, Finding, FindingKind, Phase, Severity, condition_label
+from sparktop.model.event import Alert, Event, Finding, FindingKind, Phase, Severity, condition_label
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
@@ -29,6 +29,7 @@ from sparktop.moments.happened import (
 from sparktop.moments.moment import (
     BACKEND,
     NODE,
+    AlertSpell,
     FactChange,
     Moment,
     MomentBuilder,
@@ -148,15 +149,51 @@ def test_the_weightiest_keep_their_line_in_order_of_time() -> None:
     assert pivot(replace(moment(last), end=last.at)) == last
 
 
-def test_a_report_that_is_asked_for_another_time_than_it_divides_says_so() -> None:
-    """With the event that it took instead, and both times."""
-    found = moment(event(301.5, "engine-dead", "spark-9", Phase.BEGIN, Severity.CRITICAL))
-    said = (
-        "Asked for 09:04:17; the weightiest event of the minute from then on, `spark-9`: engine-dead of "
-        "spark-9, divides the figures at 09:05:01."
-    )
-    assert said in moment_report(found, "md", at=at(257))
-    assert "Asked for" not in moment_report(found, "md", at=at(301))
+DEAD = event(301.5, "engine-dead", "spark-9", Phase.BEGIN, Severity.CRITICAL)
+OUTAGE = AlertSpell(
+    Alert("backend:a:unreachable", Severity.CRITICAL, "a", "nothing listens", at(250)), at(260)
+)
+FROM_THEN_ON, HELD = "event of the minute from then on", "condition that held then"
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "events", "alerts", "said"),
+    [
+        (
+            257,
+            [DEAD],
+            (),
+            f"{FROM_THEN_ON}, `spark-9`: engine-dead of spark-9, divides the figures at 09:05:01",
+        ),
+        (
+            257,
+            [event(262, "restarted")],
+            (OUTAGE,),
+            f"{HELD}, `a`: nothing listens, divides the figures at 09:04:10",
+        ),
+        (
+            261,
+            [event(262, "restarted")],
+            (OUTAGE,),
+            f"{FROM_THEN_ON}, `a`: restarted of a, divides the figures at",
+        ),
+        (
+            257,
+            [replace(event(270, "paused"), duration_s=16.0)],
+            (),
+            f"{HELD}, `a`: paused of a, divides the figures at 09:04:14",
+        ),
+    ],
+    ids=["later", "in an outage", "after it", "before it was told"],
+)
+def test_a_report_that_is_asked_for_another_time_than_it_divides_says_so(
+    asked_s: float, events: list[Event], alerts: tuple[AlertSpell, ...], said: str
+) -> None:
+    """With the event or condition that it took instead, since when that held, and the time asked for."""
+    found = replace(moment(*events), alerts=alerts)
+    text = moment_report(found, "md", at=at(asked_s))
+    assert f"Asked for {cell.time_of(at(asked_s))}; the weightiest {said}" in text
+    assert "Asked for" not in moment_report(moment(DEAD), "md", at=at(301))
 
 
 def test_one_cause_has_one_line() -> None:
@@ -166,11 +203,18 @@ def test_one_cause_has_one_line() -> None:
             event(10, "kv-full", phase=Phase.BEGIN),
             event(70, "kv-full", phase=Phase.END, severity=Severity.INFO, message="ended after 60 s"),
             *(event(200 + 20 * one, "swap-in", "b", list(Phase)[2 * (one % 2)]) for one in range(8)),
+            *(event(400 + 20 * one, "kv-full", "c", list(Phase)[2 * (one % 2)]) for one in range(4)),
+            replace(
+                event(500, "kv-full", "c", Phase.BEGIN, message="KV cache full 5 times in 20 s: 99 % full"),
+                count=5,
+                span_s=20.0,
+            ),
         )
     )
     assert [(one.subject, one.words, one.count) for one in lines] == [
         ("a", "kv-full of a; ended after 60 s", 2),
         ("b", "swapping 4 times, last: swap-in of b; swap-in of b", 8),
+        ("c", "KV cache full 7 times, last: 99 % full", 9),
     ]
     assert lines[0].until == at(70)
 

@@ -136,7 +136,7 @@ def test_a_long_range_has_summaries_and_replays_only_its_end_and_one_event(
             value is not None and low <= value <= high
             for (_, value), (low, high) in zip(moment.series[key], moment.ranges[key], strict=True)
         )
-    outage = next(event.at for event in moment.events if event.severity is Severity.CRITICAL)
+    outage = next(event.since for event in moment.events if event.severity is Severity.CRITICAL)
     for at, until_s in ((outage, 5), (wall(60), 10)):
         if at is not outage:  # of a page, around its minute instead
             recording = Recording([recorded.path])
