@@ -171,8 +171,8 @@ def test_events_after_the_last_head_are_kept_and_missing_ones_only_once_all_are_
 ) -> None:
     """No head tells of the outage: a jump to a start that is no longer in memory forgets it no more."""
     monkeypatch.setattr(recorder_module, "FRAME_S", 30.0)
-    for name in ("GLANCE_S", "WARM_UP_S", "RECENT_S"):
-        monkeypatch.setattr(replay_module, name, 2.0)
+    for name, seconds in (("GLANCE_S", 2.0), ("WARM_UP_S", 2.0), ("RECENT_S", 15.0)):
+        monkeypatch.setattr(replay_module, name, seconds)
     taped = recorded(tmp_path / "a.rec.zst", None, lambda *_: None, outage=Outage(0, 38.0), steps=50)
     recording = Recording([taped.path])
     replay = Replay(recording, clock=clock)
