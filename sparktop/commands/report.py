@@ -85,9 +85,9 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         SparktopError: a source, the target or the format cannot be used, or the output cannot be written.
     """
+    form = chosen_format(arguments.form, output_file(arguments.output), FORMATS, "md")
     named = [result_path(source) for source in arguments.sources or [LAST]]
     output = output_file(arguments.output, named)
-    form = chosen_format(arguments.form, output, FORMATS, "md")
     text = _report_text(named, arguments, form)
     write_result(output, text, is_markdown=form == "md")
     return 0
