@@ -666,9 +666,7 @@ class SweepView(Struct, frozen=True, eq=False):
     left: TimeRange | None = None
     """Range of the seconds until the end; None where unknown."""
     progress: float | None = None
-    """Part that is done, 0 to 1, of a sweep that may add levels; it never falls. None: see `share`."""
-    may_go_on_to: int | None = None
-    """The highest concurrency of the levels that may follow the planned ones; None where none may follow."""
+    """Part done by time, 0 to 1, of a sweep that may add levels; it never falls. None: see `share`."""
     simulated: bool = False
     targets: tuple[SweptTarget, ...] = ()
     levels: tuple[PlannedLevel, ...] = ()

@@ -89,8 +89,6 @@ def progress_pieces(view: SweepView) -> list[Row]:
             pieces.append([label("took "), figure(duration_words(view.elapsed_s))])
         return pieces
     pieces = [[(view.words, "title")]]
-    if view.may_go_on_to is not None:
-        pieces.append([label("may go on to "), figure(f"c = {view.may_go_on_to}")])
     share = view.share
     if share is not None:
         pieces.append(

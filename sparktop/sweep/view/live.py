@@ -6,7 +6,6 @@ tables, plots and comparisons over all levels are computed only when a level is 
 
 from __future__ import annotations
 
-import math
 from bisect import insort
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -21,7 +20,6 @@ from sparktop.model.load import Level, LoadKind, LoadMode, RequestEnded
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.sweep import (
     LevelEvidence,
-    PlannedLevel,
     ResultRow,
     SearchView,
     SweepMoment,
@@ -84,65 +82,6 @@ def countdown_of(
     )
 
 
-def completed_share(
-    plan: Plan,
-    levels: Sequence[PlannedLevel],
-    current: Level | None,
-    result: SweepResult | None,
-    before: float = 0.0,
-) -> float | None:
-    """Return the completed share (0 to 1) of all levels, including those that the sweep may still add.
-
-    It never falls below `before`, the share that was shown last. Return None if the share of a level is
-    unknown, or if the sweep adds no levels.
-    """
-    shares = [level.share for level in levels if level.share is not None]
-    if plan.climb_to is None or not levels or len(shares) < len(levels):
-        return None
-    series = {(level.key.target, level.key.pp) for level in levels}
-    climbs = (_climb(plan, levels, target, length, current, result) for target, length in series)
-    # The highest concurrency is doubled as often as possible.
-    more = sum(math.ceil(math.log2(last / highest)) for highest, last in filter(None, climbs))
-    return max(before, sum(shares) / (len(levels) + more))
-
-
-def may_go_on_to(
-    plan: Plan, levels: Sequence[PlannedLevel], current: Level | None, result: SweepResult | None
-) -> int | None:
-    """Return the highest concurrency to which the sweep may go on from its current level; None if to none."""
-    if current is None:
-        return None
-    climb = _climb(plan, levels, current.target, current.pp, current, result)
-    return None if climb is None else climb[1]
-
-
-def _climb(
-    plan: Plan,
-    levels: Sequence[PlannedLevel],
-    target: str,
-    prompt_tokens: int | None,
-    current: Level | None,
-    result: SweepResult | None,
-) -> tuple[int, int] | None:
-    """Return (highest concurrency of a target so far, that to which it may go on); None if it grows no more.
-
-    It does not where the sweep has left it, and where it looks for the best level below one that is done.
-    """
-    alike = [level for level in levels if (level.key.target, level.key.pp) == (target, prompt_tokens)]
-    done = [level for level in alike if level.share == 1.0]
-    if current is not None:
-        is_here = (current.target, current.pp) == (target, prompt_tokens)
-        if any(level.key.point > current.point for level in done) if is_here else len(done) == len(alike):
-            return None
-    measured = None if result is None else result.target(target)
-    slots = None if measured is None else measured.slots
-    highest = max((int(level.key.point.value) for level in alike), default=None)
-    if plan.climb_to is None or highest is None:
-        return None
-    last = min(plan.climb_to, slots or plan.climb_to)
-    return (highest, last) if highest < last else None
-
-
 _MOST_NOTICES = 200
 """Newest messages that are kept."""
 
@@ -197,7 +136,7 @@ class LiveView:
         """Requests while long prompts arrive, and these."""
         self._levels = LevelProgress(plan)
         self._share = 0.0
-        """The completed share that was shown last."""
+        """The part of the sweep that was shown last as done."""
         self._backends: dict[str, tuple[str, ...]] = {}
         """Names of the watched servers that the load on each target reaches."""
         self._current = _CurrentLevel()
@@ -262,17 +201,12 @@ class LiveView:
         view = self.line_view(at)
         status = view.status
         over = status.over and result is not None
-        levels, current = self._levels.levels(at, self._current.ended_in_run), self._current.key
-        share = completed_share(self._plan, levels, current, result, self._share)
-        self._share = share or self._share
         view = replace(
             view,
             plan_words=self._plan_words(),
             guard=self._guard if result is None else result.guard,
-            progress=None if over else share,
-            # Before the first result it is not known how many slots the servers have.
-            may_go_on_to=None if over or not result else may_go_on_to(self._plan, levels, current, result),
-            levels=levels,
+            progress=None if over else self._progress(view),
+            levels=self._levels.levels(at, self._current.ended_in_run),
             live=replace(self._curves.series(at), ttft_p50_now_ms=self._current.p50_ms),
             searches=view.searches if over else self._searches(),
             notices=tuple(self._notices),
@@ -280,6 +214,15 @@ class LiveView:
         if self.failure is None or status.over:
             return view
         return replace(view, status=SweepStatus.FAILED, words=f"failed: {self.failure}", moment=None)
+
+    def _progress(self, view: SweepView) -> float | None:
+        """Return the part (0 to 1) of a sweep that may add levels that is done, by time; None for others."""
+        if self._plan.climb_to is None or view.left is None:
+            return None
+        elapsed_s, left_s = view.elapsed_s or 0.0, (view.left.least_s + view.left.most_s) / 2
+        if elapsed_s > 0:
+            self._share = max(self._share, elapsed_s / (elapsed_s + left_s))
+        return self._share
 
     def line_view(self, at: float | None = None) -> SweepView:
         """Return the view as far as a single line shows it: without curves, levels and notices."""

@@ -4,7 +4,7 @@ The live view of a replay: how far it is, and how many requests are sent and com
 
 What agents do, from the events of their requests.
 
-The share of a sweep that is done while levels are added, and where it may go on to.
+The share of a sweep that is done while levels are added.
 
 A stored result as the full screen takes it.
 
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from sparktop.commands.sweep.run import progress_line
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
 from sparktop.model.failure import FailureKind, RequestFailure
+from sparktop.model.instant import TimeRange
 from sparktop.model.load import (
     AnswerRead,
     EndReason,
@@ -32,7 +33,7 @@ from sparktop.model.load import (
     RunStarted,
     concurrency_point,
 )
-from sparktop.model.sweep import LevelState, PlannedLevel, SweepStatus
+from sparktop.model.sweep import LevelState, SweepStatus
 from sparktop.model.targets import SweepSpec
 from sparktop.panels.sweep.screen import now_rows
 from sparktop.store import SourceKey
@@ -53,7 +54,7 @@ from sparktop.sweep.run.progress import (
 )
 from sparktop.sweep.run.server_side import ServerLog, server_point
 from sparktop.sweep.view.levels import stored_evidence, stored_levels
-from sparktop.sweep.view.live import LiveView, completed_share, may_go_on_to
+from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.series import MOST_SLOTS
 from tests.known import known
@@ -236,41 +237,17 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     assert line.startswith(f"{words} · 1 min of 11 min 15 s · 2.00 /s sent, 1.00 /s completed · 3 in flight")
 
 
-PLAN = Plan((SweepTarget("proxy", "http://127.0.0.1:1"),), (1, 4, 16), climb_to=256)
-
-
-def levels(*shares: tuple[int, float]) -> tuple[PlannedLevel, ...]:
-    return tuple(
-        PlannedLevel(Level("proxy", concurrency_point(at), 128), LevelState.RUNNING, share=share)
-        for at, share in shares
-    )
-
-
-def key(concurrency: int) -> Level:
-    return Level("proxy", concurrency_point(concurrency), 128)
-
-
-def test_the_share_never_falls_while_levels_are_added() -> None:
-    """Each doubling was counted before; halving the gap at the end adds a level that was not."""
-    course = (
-        (levels((1, 1.0), (4, 1.0), (16, 0.9)), 16),
-        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 0.0)), 32),
-        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 0.5)), 64),
-        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 0.1)), 45),
-        (levels((1, 1.0), (4, 1.0), (16, 1.0), (32, 1.0), (64, 1.0), (45, 1.0)), 45),
-    )
-    shares: list[float] = [0.0]
-    for planned, at in course:
-        share = known(completed_share(PLAN, planned, key(at), None, shares[-1]))
-        shares.append(share)
-    del shares[0]
-    assert shares == sorted(shares)
-    assert shares[0] < 0.5, "four more levels may follow"
-    assert shares[-1] == 1.0
-    assert completed_share(PLAN, course[3][0], key(45), None, 0.99) == 0.99, "more levels than were counted"
-    slots = made_sweep(("proxy", [made_level(1)])).targets[0].model_copy(update={"slots": 48})
-    of_slots = made_sweep(("proxy", [])).with_target(slots)
-    assert [may_go_on_to(PLAN, course[0][0], key(16), one) for one in (None, of_slots)] == [256, 48]
+def test_the_share_of_a_sweep_that_may_add_levels_is_of_its_time_and_never_falls() -> None:
+    """A third of the middle of the expected time; where more is expected later, it stays."""
+    target, times = SweepTarget("proxy", "http://127.0.0.1:1"), [10.0]
+    view = LiveView(Plan((target,), (1, 4, 16), climb_to=256), clock=lambda: times[-1])
+    shares = []
+    for at, least_s, most_s in ((20.0, 10.0, 30.0), (25.0, 300.0, 400.0), (40.0, 8.0, 12.0)):
+        times.append(at)
+        left = TimeRange(least_s, most_s)
+        view.take(PhaseChanged(SweepPhase.RUNNING, "proxy", LEVEL, 0, 3, left))
+        shares.append(view.view().share)
+    assert shares == [pytest.approx(1 / 3), pytest.approx(1 / 3), pytest.approx(3 / 4)]
 
 
 def test_levels_of_a_search_stand_in_the_order_of_the_axis() -> None:
