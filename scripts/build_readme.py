@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from sparktop.agent.exposition import Metric
+from sparktop.agent.exposition import PageMetric
 from sparktop.cli import COMMANDS
 from sparktop.cli import main as sparktop
 from sparktop.config import schema
@@ -79,7 +79,7 @@ def metrics_block() -> str:
     return "\n\n".join(_table(*part) for part in metric_tables())
 
 
-def _table(title: str, shared: Sequence[str], metrics: Sequence[Metric[Any]]) -> str:
+def _table(title: str, shared: Sequence[str], metrics: Sequence[PageMetric[Any]]) -> str:
     """Return a section with the metrics of one kind of object; all of them have the labels `shared`."""
     labels = [", ".join(f"`{label}`" for label in (*shared, *one.labels)) or "–" for one in metrics]
     rows = [f"| `{one.full_name}` | {own} | {one.text} |" for one, own in zip(metrics, labels, strict=True)]

@@ -23,7 +23,7 @@ from sparktop.model.load import (
     RunStarted,
 )
 from sparktop.simulation.calibration import HOP_S, HOPS_PER_SPREAD
-from sparktop.simulation.engine import Engine, EngineEvent, Gauges, Lengths, SimulatedRequest
+from sparktop.simulation.engine import DrawLengths, Engine, EngineEvent, Gauges, SimulatedRequest
 from sparktop.simulation.routers import Faults, Router
 
 # Nothing happens between events, so time jumps from one event to the next. An idle engine costs nothing,
@@ -176,7 +176,7 @@ class ClosedLoop:
         runs: int = 1,
         steady_s: float | None = None,
         seed: int | str = 0,
-        lengths: Lengths | None = None,
+        lengths: DrawLengths | None = None,
         stagger_s: float = 0.0,
         pause_s: float = 0.5,
     ) -> None:
@@ -292,7 +292,7 @@ class OpenLoop:
     """The arrivals of one open-loop run; after `VirtualTime.run`, `events` has what happened."""
 
     def __init__(
-        self, time: VirtualTime, way: Way, lengths: Lengths, *, name: str = "open", seed: int | str = 0
+        self, time: VirtualTime, way: Way, lengths: DrawLengths, *, name: str = "open", seed: int | str = 0
     ) -> None:
         """Prepare to send requests to `way`; `lengths` draws their lengths from `seed`."""
         self.events: list[LoadEvent] = []

@@ -54,7 +54,7 @@ Point = tuple[tuple[str, ...], float | None]
 """The values of a metric's own labels, and its value; None if that is unknown."""
 
 
-class Metric(Struct, Generic[Subject], frozen=True):
+class PageMetric(Struct, Generic[Subject], frozen=True):
     """A metric: its name, labels and help text, and how it is read from a part, such as a server or a GPU."""
 
     name: str
@@ -75,9 +75,9 @@ class Metric(Struct, Generic[Subject], frozen=True):
 
 def single(
     name: str, text: str, read: Callable[[Subject], float | None], *, is_counter: bool = False
-) -> Metric[Subject]:
+) -> PageMetric[Subject]:
     """Return a metric with one series for each part."""
-    return Metric(name, text, lambda part: (((), read(part)),), is_counter=is_counter)
+    return PageMetric(name, text, lambda part: (((), read(part)),), is_counter=is_counter)
 
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -106,7 +106,9 @@ class _FamilyCollector(Collector):
         return self._families()
 
 
-def families(metrics: Iterable[Metric[Subject]], parts: Sequence[tuple[Labels, Subject]]) -> Iterator[Family]:
+def families(
+    metrics: Iterable[PageMetric[Subject]], parts: Sequence[tuple[Labels, Subject]]
+) -> Iterator[Family]:
     """Yield a family for each of `metrics` that has a finite value in at least one part.
 
     `parts` has pairs (labels that name the part, part). Of two values with the same labels the first is kept:
@@ -237,11 +239,11 @@ def _by_name(values: Mapping[str, float | None], factor: float = 1.0) -> list[Po
     return [((name,), None if value is None else value * factor) for name, value in values.items()]
 
 
-def _node(name: str, text: str, read: Callable[[Subject], float | None]) -> Metric[Subject]:
+def _node(name: str, text: str, read: Callable[[Subject], float | None]) -> PageMetric[Subject]:
     return single(f"node_{name}", text, read)
 
 
-def _field(metric: FieldMetric) -> Metric[Any]:
+def _field(metric: FieldMetric) -> PageMetric[Any]:
     """Return the metric whose value is a field of its part."""
     field = attrgetter(metric.field)
     return single(
@@ -256,8 +258,8 @@ def _size(things: Sequence[object] | None) -> int | None:
     return None if things is None else len(things)
 
 
-_SIMULATED: Metric[bool] = _node("simulated", "1 where the readings are made up by the demo.", float)
-_SAMPLE: tuple[Metric[NodeSample], ...] = (
+_SIMULATED: PageMetric[bool] = _node("simulated", "1 where the readings are made up by the demo.", float)
+_SAMPLE: tuple[PageMetric[NodeSample], ...] = (
     _field(FieldMetric("sample_cost_seconds", "What taking this sample cost.", "cost_ms", times=1e-3)),
     _node(
         GPUS,
@@ -277,50 +279,50 @@ _SAMPLE: tuple[Metric[NodeSample], ...] = (
         lambda reading: reading.processes.count if reading.processes else None,
     ),
 )
-_CPU: tuple[Metric[CpuReading], ...] = (
+_CPU: tuple[PageMetric[CpuReading], ...] = (
     *map(_field, CPU),
-    Metric(
+    PageMetric(
         "node_cpu_core_usage_ratio",
         "Share of a core's time in use.",
         lambda cpu: [((str(core),), share(percent)) for core, percent in enumerate(cpu.core_percent)],
         ("core",),
     ),
 )
-_GROUP: tuple[Metric[CoreGroup], ...] = (
+_GROUP: tuple[PageMetric[CoreGroup], ...] = (
     _field(FieldMetric("cpu_group_usage_ratio", "Use of all cores of one design.", "percent", per=100)),
     _field(FieldMetric("cpu_group_max_frequency_hertz", "Highest clock of a design.", "max_mhz", times=1e6)),
 )
-_MEMORY: tuple[Metric[MemoryReading], ...] = (
+_MEMORY: tuple[PageMetric[MemoryReading], ...] = (
     *map(_field, MEMORY),
-    Metric(
+    PageMetric(
         f"node_{MEMORY_PART}",
         "Parts of memory that add up to its total.",
         lambda memory: [((part.name,), part.size_bytes) for part in memory.parts],
         ("part",),
     ),
 )
-_GPU: tuple[Metric[GpuReading], ...] = (
+_GPU: tuple[PageMetric[GpuReading], ...] = (
     *map(_field, GPU),
     _node(
         THROTTLE_REASONS, "Reasons active at this moment.", lambda reading: _size(reading.throttle_reasons)
     ),
     _node("gpu_processes", "Processes that hold its memory.", lambda reading: _size(reading.processes)),
     _node("gpu_mig_enabled", "1 where it is split into instances.", lambda reading: reading.mig),
-    Metric(
+    PageMetric(
         "node_gpu_throttled_ratio",
         "Share of the time since the sample before that it was slowed.",
         lambda gpu: _by_name(gpu.throttled_percent, 0.01),
         ("reason",),
     ),
-    Metric(
+    PageMetric(
         f"node_{THROTTLE_REASON}",
         "1 for each reason that slows it at this moment.",
         lambda gpu: _by_name(dict.fromkeys(gpu.throttle_reasons or (), 1.0)),
         ("reason",),
     ),
-    Metric("node_gpu_process_memory_bytes", "GPU memory by program.", _memory_by_program, ("process",)),
+    PageMetric("node_gpu_process_memory_bytes", "GPU memory by program.", _memory_by_program, ("process",)),
 )
-_MIG: tuple[Metric[MigInstance], ...] = (
+_MIG: tuple[PageMetric[MigInstance], ...] = (
     _field(FieldMetric("gpu_mig_memory_total_bytes", "Memory of a MIG instance.", "memory_total_bytes")),
     _field(FieldMetric("gpu_mig_memory_used_bytes", "Of that, in use.", "memory_used_bytes")),
 )
@@ -336,20 +338,20 @@ _LINK_FIELDS = (
     FieldMetric("network_bus_bytes_per_second", "What its PCIe link carries.", "bus_bits_per_s", per=8),
     FieldMetric("network_errors_per_second", "Errors, all together.", "errors_per_s"),
 )
-_LINK: tuple[Metric[NetworkReading], ...] = (
+_LINK: tuple[PageMetric[NetworkReading], ...] = (
     *map(_field, _LINK_FIELDS),
-    Metric(
+    PageMetric(
         "node_network_named_errors_per_second",
         "Errors by the name of their counter, of those that moved.",
         lambda link: _by_name(link.errors),
         ("counter",),
     ),
 )
-_SENSOR: tuple[Metric[SensorReading], ...] = (
+_SENSOR: tuple[PageMetric[SensorReading], ...] = (
     _field(FieldMetric("sensor_temperature_celsius", "Temperature of a sensor.", "temperature_c")),
     _field(FieldMetric("sensor_critical_celsius", "Where it becomes critical.", "critical_c")),
 )
-_RAIL: tuple[Metric[PowerRail], ...] = (
+_RAIL: tuple[PageMetric[PowerRail], ...] = (
     _field(FieldMetric("rail_power_watts", "Power of a rail.", "power_w")),
     _field(FieldMetric("rail_energy_joules", "Energy of a rail.", "energy_j", is_counter=True)),
 )

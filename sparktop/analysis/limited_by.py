@@ -40,7 +40,7 @@ _MOST_PASSING = 2.0
 step. Each waits for the end of the present step, and steps that compute prompts last longer than the mean."""
 
 
-class Load(Struct, frozen=True):
+class ServerLoad(Struct, frozen=True):
     """The load of a server over `span_s` seconds. Shares are of polls, 0 to 1; means are over polls."""
 
     span_s: float
@@ -93,7 +93,7 @@ def newest_polls(polls: Sequence[_AnyPoll], span_s: float) -> tuple[_AnyPoll, ..
     return tuple(poll for poll in polls if poll.at >= since)
 
 
-def load_of(polls: Sequence[Poll], window_s: float = 30.0) -> Load | None:
+def load_of(polls: Sequence[Poll], window_s: float = 30.0) -> ServerLoad | None:
     """Return the load over the newest `window_s` seconds of `polls`.
 
     None if there are fewer than `FEWEST_POLLS` polls, or if running or waiting requests are not reported.
@@ -113,7 +113,7 @@ def load_of(polls: Sequence[Poll], window_s: float = 30.0) -> Load | None:
     steps, generated = growth(first.steps, last.steps), growth(first.generated, last.generated)
     prompted, finished = growth(first.prompted, last.prompted), growth(first.finished, last.finished)
     kv_percents = known_values(poll.kv_percent for poll in queued_polls or complete)
-    return Load(
+    return ServerLoad(
         span_s=span_s,
         running=sum(running) / len(complete),
         running_most=max(running),
@@ -413,7 +413,7 @@ def _requests_at(poll: Poll) -> float:
     return (poll.running or 0.0) + (poll.waiting or 0.0)
 
 
-def slots_limit(evidence: Evidence, load: Load) -> Limit | None:
+def slots_limit(evidence: Evidence, load: ServerLoad) -> Limit | None:
     """Return the limit by the most requests that the server runs at once; None if there is none.
 
     Where that number is not known, it is inferred: the running requests stay at their maximum while others
@@ -432,7 +432,7 @@ def slots_limit(evidence: Evidence, load: Load) -> Limit | None:
     return Limit(LimitKind.SLOTS, reason, _room_text(load), peak, float(slots or peak), "requests")
 
 
-def _slots_are_full(evidence: Evidence, load: Load) -> bool:
+def _slots_are_full(evidence: Evidence, load: ServerLoad) -> bool:
     """Return whether all slots are in use while requests wait, or seem to be where their number is unknown.
 
     Between two requests a slot seems free while the next one's prompt is computed: one slot of each engine
@@ -448,7 +448,7 @@ def _slots_are_full(evidence: Evidence, load: Load) -> bool:
     return stays_at_highest or (load.usual >= slots - may_seem_free and not kv_is_tight(evidence, load))
 
 
-def _room_text(load: Load) -> str | None:
+def _room_text(load: ServerLoad) -> str | None:
     """Return for how many more requests of the present length the KV cache has room, in words."""
     if load.kv_percent is None or not load.running_most or load.kv_percent <= 0:
         return None
@@ -457,7 +457,7 @@ def _room_text(load: Load) -> str | None:
     return f"room for about {more:,} more of this length"
 
 
-def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
+def kv_limit(evidence: Evidence, load: ServerLoad) -> Limit | None:
     """Return the limit by the KV cache: requests are preempted, or the next one does not fit."""
     kv = load.kv_percent
     if load.preempted:
@@ -472,7 +472,7 @@ def kv_limit(evidence: Evidence, load: Load) -> Limit | None:
     return Limit(LimitKind.KV, reason, _fit_text(evidence, load), kv, 100.0, "%")
 
 
-def kv_is_tight(evidence: Evidence, load: Load) -> bool:
+def kv_is_tight(evidence: Evidence, load: ServerLoad) -> bool:
     """Return whether the free part of the KV cache is too small for the next prompt.
 
     A prompt's share is computed from the mean prompt and the capacity, or else from what running requests
@@ -489,7 +489,7 @@ def kv_is_tight(evidence: Evidence, load: Load) -> bool:
     return 100.0 - kv <= max(_TIGHT * min(prompt_percent, held_percent), held_percent)
 
 
-def pool_limit(evidence: Evidence, load: Load) -> Limit | None:
+def pool_limit(evidence: Evidence, load: ServerLoad) -> Limit | None:
     """Return the limit by a pool of memory beside the KV cache that is full; None if none is."""
     for kind, percent, subject in (
         (LimitKind.KV, evidence.swa_percent, "SWA pool {:.0f} % full"),
@@ -501,7 +501,7 @@ def pool_limit(evidence: Evidence, load: Load) -> Limit | None:
     return None
 
 
-def _fit_text(evidence: Evidence, load: Load) -> str | None:
+def _fit_text(evidence: Evidence, load: ServerLoad) -> str | None:
     """Return the part of its DP rank's KV cache that a request takes, and how many fit into the server."""
     if not load.kv_percent or not load.running:
         return None
@@ -543,7 +543,7 @@ _UNEXPLAINED = 0.5
 """A regression that leaves a larger part of the time unexplained is not used."""
 
 
-def client_limit(load: Load, evidence: Evidence) -> Limit | None:
+def client_limit(load: ServerLoad, evidence: Evidence) -> Limit | None:
     """Return the limit by a client that leaves the server without requests for part of the time.
 
     With a router in front, that may be the router, unless its own counts tell which. None if the server has
@@ -577,7 +577,7 @@ def _computes_unseen(evidence: Evidence) -> bool:
     return len(unseen) >= max(_FEWEST_UNSEEN, len(empty) / 2)
 
 
-def _unseen_limit(evidence: Evidence, load: Load) -> Limit:
+def _unseen_limit(evidence: Evidence, load: ServerLoad) -> Limit:
     """Return the limit of a server whose requests are too short to be seen, by the use of its GPU."""
     percent, rate = gpu_percent(evidence), "" if not load.prompt_tps else f" at {load.prompt_tps:,.0f} tok/s"
     reason = f"requests too short to be seen compute prompts{rate}"
@@ -618,7 +618,7 @@ def _who_sends_too_little(evidence: Evidence) -> tuple[LimitKind, str]:
     return kind, ""
 
 
-def held_back_limit(evidence: Evidence, load: Load) -> Limit | None:
+def held_back_limit(evidence: Evidence, load: ServerLoad) -> Limit | None:
     """Return the limit of a server with free slots whose router holds more requests than it; else None.
 
     These may wait in the router, or for clients that take their answers slowly.
@@ -633,7 +633,7 @@ def held_back_limit(evidence: Evidence, load: Load) -> Limit | None:
     return Limit(LimitKind.CLIENT_OR_ROUTER, reason, None, held_count, None, "requests")
 
 
-def long_prefill_limit(load: Load) -> Limit | None:
+def long_prefill_limit(load: ServerLoad) -> Limit | None:
     """Return the limit by the prompts that are computed now, while no token comes; None if there are none."""
     if load.prefill_s is None:
         return None
@@ -641,7 +641,7 @@ def long_prefill_limit(load: Load) -> Limit | None:
     return Limit(LimitKind.PREFILL, reason, None, 100.0, 100.0, "%")
 
 
-def prefill_limit(load: Load, cost: StepFit | None, least: float = PROMPTS) -> Limit | None:
+def prefill_limit(load: ServerLoad, cost: StepFit | None, least: float = PROMPTS) -> Limit | None:
     """Return the limit by computing prompts, if they take at least the share `least` of the time.
 
     What the server itself counts of that time is used and, where it counts none, an estimate from its steps.
@@ -656,7 +656,7 @@ def prefill_limit(load: Load, cost: StepFit | None, least: float = PROMPTS) -> L
     return Limit(LimitKind.PREFILL, reason, None, percent, 100.0, "%")
 
 
-def step_limit(evidence: Evidence, load: Load, cost: StepFit | None) -> Limit:
+def step_limit(evidence: Evidence, load: ServerLoad, cost: StepFit | None) -> Limit:
     """Return what limits steps of decoding; unknown where figures are missing or contradict each other."""
     if cost is None:
         at_end = "it counts tokens only as requests end, which shows no steps"
@@ -739,7 +739,7 @@ def _requests_text(count: float) -> str:
     return "1 request" if round(count) == 1 else f"{count:.0f} requests"
 
 
-def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepFit, flat: float | None) -> Limit:
+def _bandwidth_limit(evidence: Evidence, load: ServerLoad, cost: StepFit, flat: float | None) -> Limit:
     """Return the limit by the memory bandwidth, with the figures that show it."""
     read, percent = evidence.read_gb_per_s, evidence.read_percent
     parts, value, limit, unit = [], None, None, None
@@ -758,7 +758,7 @@ def _bandwidth_limit(evidence: Evidence, load: Load, cost: StepFit, flat: float 
     return Limit(LimitKind.BANDWIDTH, "; ".join(parts), hint, value, limit, unit)
 
 
-def _free_slots_hint(evidence: Evidence, load: Load, flat: float | None) -> str | None:
+def _free_slots_hint(evidence: Evidence, load: ServerLoad, flat: float | None) -> str | None:
     """Return how many slots are free, and what twice the requests would gain if a step's fixed part is known.
 
     A step of which the part `flat` is fixed takes 2 - `flat` times as long with twice the requests.
@@ -817,7 +817,7 @@ def _unknown_if_unwatched(evidence: Evidence, limit: Limit) -> Limit:
     return _unknown_limit(f"{limit.kind.value}, {other}: {limit.reason}")
 
 
-def _limit_outside(evidence: Evidence, load: Load) -> Limit | None:
+def _limit_outside(evidence: Evidence, load: ServerLoad) -> Limit | None:
     """Return the limit outside the engine; None if there is none."""
     if load.idle >= IDLE_SHARE:
         return split_limit(evidence) or _unknown_while_unbalanced(evidence)
@@ -838,7 +838,7 @@ def _unknown_while_unbalanced(evidence: Evidence) -> Limit | None:
     return Limit(LimitKind.UNKNOWN, f"{split.group}'s balance is not judged yet")
 
 
-def _limit_inside(evidence: Evidence, load: Load) -> Limit:
+def _limit_inside(evidence: Evidence, load: ServerLoad) -> Limit:
     """Return the limit that the engine's queue shows, or else the limit of its steps or its client."""
     queued = 0.0 if load.is_passing and _has_room(evidence, load) else load.queued
     cost = None if evidence.counts_at_end else step_cost(evidence.polls, speculates=evidence.speculates)
@@ -859,12 +859,12 @@ def _limit_inside(evidence: Evidence, load: Load) -> Limit:
     return limit or _unknown_limit(f"a queue only part of the time ({100 * queued:.0f} %)")
 
 
-def _has_room(evidence: Evidence, load: Load) -> bool:
+def _has_room(evidence: Evidence, load: ServerLoad) -> bool:
     """Return whether neither slots nor the KV cache can be what makes requests wait."""
     return not load.preempted and slots_limit(evidence, load) is None and not kv_is_tight(evidence, load)
 
 
-def _limit_of_queue(evidence: Evidence, load: Load, cost: StepFit | None) -> Limit:
+def _limit_of_queue(evidence: Evidence, load: ServerLoad, cost: StepFit | None) -> Limit:
     """Return why requests wait."""
     if load.deferred > _QUEUED:
         share = f"{100 * load.deferred:.0f} % of {load.waiting:.0f} waiting requests"

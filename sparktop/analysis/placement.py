@@ -16,7 +16,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget
 # The deployments of a router are matched with backends by address, else by the configuration, else by name.
 
 
-Address = tuple[str, int, str]
+ServerAddress = tuple[str, int, str]
 """(host, port, path), normalized so that two spellings of the same address are equal."""
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -26,7 +26,7 @@ _THIS_MACHINE = frozenset({_HERE, "127.0.0.1", "::1", "0.0.0.0", "::", "host.doc
 
 
 @lru_cache(maxsize=4096)
-def address_of(url: str, speaker: str = _HERE) -> Address | None:
+def address_of(url: str, speaker: str = _HERE) -> ServerAddress | None:
     """Return the address that `url` means when it is used on the host `speaker`; None when it is not a URL.
 
     localhost and its aliases become `speaker`, default ports are filled in, and a `/v1` at the end of the
@@ -60,7 +60,7 @@ def match_deployments(
         return {**configured} or None
     router_address = address_of(router_url)
     speaker = router_address[0] if router_address else _HERE
-    by_address: dict[Address, str] = {}
+    by_address: dict[ServerAddress, str] = {}
     for name, url in backend_urls.items():
         address = address_of(url)
         if address is not None:

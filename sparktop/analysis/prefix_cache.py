@@ -49,7 +49,7 @@ _FULL_PERCENT = 90.0
 """KV cache usage from which on a prefix is likely evicted before its next turn."""
 
 
-class _Counts(NamedTuple):
+class _PromptCounts(NamedTuple):
     prompts: float
     tokens: float
     asked: float
@@ -62,7 +62,7 @@ class _Step(Struct, frozen=True):
     """What was counted between two looks, at the end of which prompts had come."""
 
     at: float
-    counts: _Counts
+    counts: _PromptCounts
     kv_percent: float | None
     preempted: float
 
@@ -148,7 +148,7 @@ class PrefixCacheRule:
                     values={"asked_tokens": looked_up, "found_tokens": 0.0},
                 )
 
-    def _finding(self, view: BackendView, use: PrefixUse, total: _Counts, since: str) -> Finding:
+    def _finding(self, view: BackendView, use: PrefixUse, total: _PromptCounts, since: str) -> Finding:
         """Return the finding on the prefix cache, with the explanation that the figures allow."""
         cache, block = use.cache, use.cache.block_tokens
         grows, evicted = self._turns is not None, self._evicted()
@@ -197,7 +197,7 @@ class PrefixCacheRule:
         )
 
     def _evidence(
-        self, view: BackendView, use: PrefixUse, total: _Counts, since: str, needed: int | None
+        self, view: BackendView, use: PrefixUse, total: _PromptCounts, since: str, needed: int | None
     ) -> Iterator[tuple[str, str]]:
         """Yield (name, text) of what the finding rests on; `needed`: the fewest tokens that can be found."""
         cache, block = use.cache, use.cache.block_tokens
@@ -245,20 +245,20 @@ class PrefixCacheRule:
         return f"up to {peak:.0f} % used, {preempted:,.0f} preemptions"
 
 
-def _counts(use: PrefixUse) -> _Counts:
-    return _Counts(use.prompts or 0.0, use.prompt_tokens, use.asked_tokens, use.cached_tokens)
+def _counts(use: PrefixUse) -> _PromptCounts:
+    return _PromptCounts(use.prompts or 0.0, use.prompt_tokens, use.asked_tokens, use.cached_tokens)
 
 
-def _sum_counts(counts: Iterable[_Counts]) -> _Counts:
-    total = _Counts(0.0, 0.0, 0.0, 0.0)
+def _sum_counts(counts: Iterable[_PromptCounts]) -> _PromptCounts:
+    total = _PromptCounts(0.0, 0.0, 0.0, 0.0)
     for each in counts:
-        total = _Counts(*map(add, total, each))
+        total = _PromptCounts(*map(add, total, each))
     return total
 
 
-def _counts_between(before: PrefixUse, use: PrefixUse) -> _Counts:
+def _counts_between(before: PrefixUse, use: PrefixUse) -> _PromptCounts:
     """Return what came; where prompts are not counted, or not yet, one wherever tokens came."""
-    grown = _Counts(*map(sub, _counts(use), _counts(before)))
+    grown = _PromptCounts(*map(sub, _counts(use), _counts(before)))
     if before.prompts is None or use.prompts is None:
         return grown._replace(prompts=float(grown.tokens > 0))
     return grown

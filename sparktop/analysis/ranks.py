@@ -36,11 +36,11 @@ _MOST_RANKS_NAMED = 3
 
 NameHost = Callable[[str | None], str]
 """Returns the name of a machine for an address that NCCL reports."""
-_Counts = Mapping[tuple[str, str | None, int | None, int, str], int]
+_CallCounts = Mapping[tuple[str, str | None, int | None, int, str], int]
 """Counts by (hash, secondary hash, rank, index of the entry, operation)."""
 
 
-_Timed = tuple[float, RanksAnswer]
+_Answered = tuple[float, RanksAnswer]
 """The time at which an answer arrived, in seconds, and the answer."""
 
 
@@ -78,9 +78,9 @@ def _verdict_on_own_job(verdicts: Sequence[RanksVerdict], still_since: float | N
     return RanksVerdict(RanksWord.NO_VERDICT, sentence, answers=sum(verdict.answers for verdict in verdicts))
 
 
-def _answers_by_job(ended: Sequence[RanksReading]) -> list[list[_Timed]]:
+def _answers_by_job(ended: Sequence[RanksReading]) -> list[list[_Answered]]:
     """Return the answers after the last failed query, by job; the job that answered last is the last."""
-    jobs: dict[frozenset[str], list[_Timed]] = {}
+    jobs: dict[frozenset[str], list[_Answered]] = {}
     for reading in ended:
         if reading.answer is None:
             jobs.clear()
@@ -90,7 +90,7 @@ def _answers_by_job(ended: Sequence[RanksReading]) -> list[list[_Timed]]:
     return list(jobs.values())
 
 
-def _judge_job(answers: Sequence[_Timed], still_since: float | None, place: NameHost) -> RanksVerdict:
+def _judge_job(answers: Sequence[_Answered], still_since: float | None, place: NameHost) -> RanksVerdict:
     """Return the verdict on one job from its answers, oldest first."""
     _, newest = answers[-1]
     evidence = [(at, answer) for at, answer in answers if still_since is not None and at >= still_since]
@@ -111,7 +111,7 @@ def _judge_job(answers: Sequence[_Timed], still_since: float | None, place: Name
     return _with_evidence(alike, _judge_frozen(newest, place))
 
 
-def _has_moved(answers: Sequence[_Timed]) -> bool:
+def _has_moved(answers: Sequence[_Answered]) -> bool:
     """Return whether any count differs between the last two answers, of communicators in both."""
     if len(answers) < _LEAST_SIZE:
         return False
@@ -121,7 +121,7 @@ def _has_moved(answers: Sequence[_Timed]) -> bool:
 
 
 def _judge_missing(
-    answers: Sequence[_Timed], evidence: Sequence[_Timed], still_since: float | None, place: NameHost
+    answers: Sequence[_Answered], evidence: Sequence[_Answered], still_since: float | None, place: NameHost
 ) -> RanksVerdict:
     """Return the verdict on a job of which ranks are missing in the newest answer."""
     _, newest = answers[-1]
@@ -220,7 +220,7 @@ def _missing_ranks(answer: RanksAnswer) -> tuple[MissingRank, ...]:
     return tuple(sorted(result.values(), key=lambda rank: (rank.rank, rank.host or "")))
 
 
-def _counts(answer: RanksAnswer) -> _Counts:
+def _counts(answer: RanksAnswer) -> _CallCounts:
     """Return all counts of the communicators of two or more ranks without missing ranks."""
     counts: dict[tuple[str, str | None, int | None, int, str], int] = {}
     for comm in _communicators(answer):
@@ -233,9 +233,9 @@ def _counts(answer: RanksAnswer) -> _Counts:
     return counts
 
 
-def _newest_alike(answers: Sequence[_Timed], mark: Callable[[_Timed], object]) -> list[_Timed]:
+def _newest_alike(answers: Sequence[_Answered], mark: Callable[[_Answered], object]) -> list[_Answered]:
     """Return the answers at the end of `answers` that have the same mark as the last one."""
-    alike: list[_Timed] = []
+    alike: list[_Answered] = []
     for answer in reversed(answers):
         if alike and mark(answer) != mark(alike[0]):
             break
@@ -243,21 +243,21 @@ def _newest_alike(answers: Sequence[_Timed], mark: Callable[[_Timed], object]) -
     return alike
 
 
-def _is_enough(answers: Sequence[_Timed]) -> bool:
+def _is_enough(answers: Sequence[_Answered]) -> bool:
     return len(answers) >= LEAST_ANSWERS and _span_s(answers) >= LEAST_SPAN_S - _SLACK_S
 
 
-def _span_s(answers: Sequence[_Timed]) -> float:
+def _span_s(answers: Sequence[_Answered]) -> float:
     """Return the seconds between the first and the last answer; 0 without answers."""
     times = [at for at, _ in answers]
     return times[-1] - times[0] if times else 0.0
 
 
-def _asking_verdict(answers: Sequence[_Timed]) -> RanksVerdict:
+def _asking_verdict(answers: Sequence[_Answered]) -> RanksVerdict:
     needed = f"a verdict needs {LEAST_ANSWERS} that do not change over {LEAST_SPAN_S:.0f} s"
     sentence = f"{len(answers)} answer{'' if len(answers) == 1 else 's'} so far: {needed}"
     return _with_evidence(answers, RanksVerdict(RanksWord.ASKING, sentence))
 
 
-def _with_evidence(answers: Sequence[_Timed], verdict: RanksVerdict) -> RanksVerdict:
+def _with_evidence(answers: Sequence[_Answered], verdict: RanksVerdict) -> RanksVerdict:
     return replace(verdict, answers=len(answers), span_s=_span_s(answers))

@@ -152,7 +152,7 @@ class EngineHistograms:
 
 PageValue = float | Mapping[str, float] | Buckets
 """A number, numbers by the value of a label, or a histogram."""
-Answers = Mapping[tuple[str, str, str], int]
+HttpCounts = Mapping[tuple[str, str, str], int]
 """Number of HTTP answers by (handler, method, status)."""
 
 
@@ -249,7 +249,7 @@ _ONLY_OVER_HTTP = ("request_num_preemptions", "request_prefill_kv_computed_token
 
 
 def engine_page(
-    cores: Sequence[tuple[Engine, EngineHistograms]], started_unix_s: float, answers: Answers | None = None
+    cores: Sequence[tuple[Engine, EngineHistograms]], started_unix_s: float, answers: HttpCounts | None = None
 ) -> bytes:
     """Return the page of a server with these engine cores (data-parallel ranks).
 

@@ -226,7 +226,7 @@ class Driver:
         }
 
 
-Send = Callable[[dict[str, object]], Awaitable[str | None]]
+SendRequest = Callable[[dict[str, object]], Awaitable[str | None]]
 """Sends the body of a request; returns the text of the answer, None where it failed or broke off."""
 _SHARED, _OWN = 6000, 2000
 """Tokens of the start that all conversations share, and of each one's own context."""
@@ -259,7 +259,7 @@ class DemoAgent:
         """Return the seconds until the next call: a tool runs, or a person thinks."""
         return _HUMAN_S if self._turn % _STEPS == 0 else self._draw_lognormal(0.3, 1.5, 10.0)
 
-    async def call(self, send: Send) -> bool:
+    async def call(self, send: SendRequest) -> bool:
         """Send the next call and keep its answer; return True if it was complete."""
         new_tokens = round(self._draw_lognormal(400, 1.0, 4000))
         if not self._messages:

@@ -24,7 +24,7 @@ from sparktop.simulation.calibration import (
     SHORT_CONTEXT,
     SOLO,
 )
-from sparktop.simulation.engine import EngineProfile, Gauges, Lengths
+from sparktop.simulation.engine import DrawLengths, EngineProfile, Gauges
 from sparktop.simulation.routers import Faults, RouterSettings
 from sparktop.simulation.thermal import AMBIENT_C, NodeThermal
 
@@ -98,7 +98,7 @@ FAULTS = {
 
 Hold = Callable[[Gauges | None, Sequence[float | None]], None]
 """Holds up an engine as `Engine.hold` does, at the current time."""
-Later = Callable[[float, Callable[[], object]], object]
+CallLater = Callable[[float, Callable[[], object]], object]
 """Schedules a call, a number of seconds from now."""
 
 
@@ -112,7 +112,7 @@ class FaultRun:
         machines: Sequence[MachineReader],
         *,
         hold: Hold,
-        later: Later,
+        later: CallLater,
     ) -> None:
         """Prepare the fault; `gauges` returns those of the engine, and `machines` are those it runs on."""
         self._fault = fault
@@ -569,7 +569,7 @@ def backend_name(index: int) -> str:
     return f"spark-{letters[index] if index < len(letters) else index + 1}"
 
 
-def lengths_of(scenario: Scenario) -> Lengths:
+def lengths_of(scenario: Scenario) -> DrawLengths:
     """Return a function that draws (prompt tokens, answer tokens) of a request from a random generator."""
 
     def draw(dice: random.Random) -> tuple[int, int]:

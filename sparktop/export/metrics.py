@@ -23,7 +23,7 @@ from sparktop.agent.exposition import (
     LABEL_LIMIT,
     PREFIX,
     Labels,
-    Metric,
+    PageMetric,
     Point,
     Subject,
     families,
@@ -65,7 +65,9 @@ def label_of(name: str) -> str:
     return clean(name, LABEL_LIMIT)
 
 
-def _word_metric(name: str, label: str, text: str, read: Callable[[Subject], str | None]) -> Metric[Subject]:
+def _word_metric(
+    name: str, label: str, text: str, read: Callable[[Subject], str | None]
+) -> PageMetric[Subject]:
     """Return a metric whose label `label` is the word that holds, with the value 1."""
 
     def points(part: Subject) -> Iterator[Point]:
@@ -73,15 +75,15 @@ def _word_metric(name: str, label: str, text: str, read: Callable[[Subject], str
         if word is not None:
             yield (word,), 1.0
 
-    return Metric(name, text, points, (label,))
+    return PageMetric(name, text, points, (label,))
 
 
-def _metrics_of_figures(of: Of) -> list[Metric[Any]]:
+def _metrics_of_figures(of: Of) -> list[PageMetric[Any]]:
     """Return the figures of the registry as metrics."""
     return [single(figure.metric, figure.help, figure.base_value) for figure in figures(of)]
 
 
-def _quantile_metric(title: str, name: str, percent: int) -> Metric[BackendView]:
+def _quantile_metric(title: str, name: str, percent: int) -> PageMetric[BackendView]:
     def points(view: BackendView) -> Iterator[Point]:
         quantile: Quantile | None = getattr(getattr(view, name), f"p{percent}")
         if quantile is not None:
@@ -92,7 +94,7 @@ def _quantile_metric(title: str, name: str, percent: int) -> Metric[BackendView]
         f'{title}, p{percent} of the last 60 s; bound="below" or "above": less or more than this, '
         '"in_bucket": interpolated in a bucket whose upper edge is twice its lower one or more.'
     )
-    return Metric(f"backend_{name}_p{percent}_seconds", text, points, ("bound",))
+    return PageMetric(f"backend_{name}_p{percent}_seconds", text, points, ("bound",))
 
 
 _LATENCIES = {
@@ -102,7 +104,7 @@ _LATENCIES = {
     "queue": "Time in the queue",
 }
 
-BACKEND: tuple[Metric[BackendView], ...] = (
+BACKEND: tuple[PageMetric[BackendView], ...] = (
     _word_metric(
         "backend_state",
         "state",
@@ -131,7 +133,7 @@ BACKEND: tuple[Metric[BackendView], ...] = (
 """The metrics of a server, at most 25 series."""
 
 
-GROUP: tuple[Metric[Balance], ...] = (
+GROUP: tuple[PageMetric[Balance], ...] = (
     _word_metric(
         "group_word",
         "word",
@@ -141,13 +143,13 @@ GROUP: tuple[Metric[Balance], ...] = (
     ),
     single("group_window_seconds", "Seconds that were judged.", lambda balance: balance.window_s or None),
     *_metrics_of_figures(Of.GROUP),
-    Metric(
+    PageMetric(
         "group_starved_ratio",
         "Share of the time with next to no work while another member had more than its share.",
         lambda group: [((label_of(name),), share(part)) for name, part in group.starved_percent.items()],
         ("member",),
     ),
-    Metric(
+    PageMetric(
         "group_request_share_ratio",
         "A member's part of the requests that the group received in the window.",
         lambda group: [((label_of(name),), part) for name, part in group.requests_share.items()],
@@ -157,7 +159,7 @@ GROUP: tuple[Metric[Balance], ...] = (
 """The metrics of a group, at most 15 series and two for each member."""
 
 
-NODE: tuple[Metric[NodeView], ...] = (
+NODE: tuple[PageMetric[NodeView], ...] = (
     _word_metric(
         "node_speed",
         "word",
@@ -165,7 +167,7 @@ NODE: tuple[Metric[NodeView], ...] = (
         lambda view: None if view.speed.word == "unknown" or not view.ok else view.speed.word,
     ),
     *_metrics_of_figures(Of.MACHINE),
-    Metric(
+    PageMetric(
         "node_throttled_ratio",
         "Share of the last minute in which a GPU was throttled, of the GPU with the highest share.",
         lambda view: [
@@ -184,16 +186,16 @@ def _last_poll_s(snapshot: Snapshot) -> float | None:
     return known_min(ages)
 
 
-INFO: Metric[str] = Metric(
+INFO: PageMetric[str] = PageMetric(
     "self_info", "The version of sparktop.", lambda version: (((version,), 1.0),), ("version",)
 )
 """Of the version; in OpenMetrics it has a type of its own."""
 
-SELF: tuple[Metric[Snapshot], ...] = (
+SELF: tuple[PageMetric[Snapshot], ...] = (
     single("self_up", "1 while sparktop export answers.", lambda _: 1.0),
     single("self_simulated", "1 where what is watched is simulated.", lambda snapshot: snapshot.simulated),
     single("self_last_look_seconds", "Seconds since the newest answer of anything watched.", _last_poll_s),
-    Metric(
+    PageMetric(
         "self_poll_seconds",
         "Duration of the newest poll, by type and name of what was polled.",
         lambda snapshot: [
@@ -210,17 +212,17 @@ SELF: tuple[Metric[Snapshot], ...] = (
     single("self_rss_bytes", "Memory that sparktop uses.", lambda snapshot: snapshot.self_cost.rss_bytes),
 )
 """The metrics of the program itself."""
-LEFT_OUT: Metric[int] = single(
+LEFT_OUT: PageMetric[int] = single(
     "self_left_out", "Servers, groups and machines without series, because there are more than 512.", float
 )
 
-ALERT: Metric[Iterable[tuple[str, ...]]] = Metric(
+ALERT: PageMetric[Iterable[tuple[str, ...]]] = PageMetric(
     "alert",
     "1 for each alert that holds now. The subject is the name of a server, router, machine or group.",
     lambda alerts: [(labels, 1.0) for labels in alerts],
     ("kind", "subject", "severity"),
 )
-EVENTS: Metric[Iterable[tuple[str, int]]] = Metric(
+EVENTS: PageMetric[Iterable[tuple[str, int]]] = PageMetric(
     "events",
     "Events since the start, by kind: alerts that began or became worse, and restarts.",
     lambda counts: [((kind,), count) for kind, count in counts],
@@ -254,7 +256,7 @@ Named = Sequence[tuple[Labels, Subject]]
 """Parts of a snapshot, each with the labels that name it."""
 
 
-def metric_tables() -> list[tuple[str, tuple[str, ...], Sequence[Metric[Any]]]]:
+def metric_tables() -> list[tuple[str, tuple[str, ...], Sequence[PageMetric[Any]]]]:
     """Return (title, labels that all its metrics have, metrics) for each kind of part of a page."""
     return [
         ("Servers", ("backend",), BACKEND),
@@ -521,7 +523,7 @@ def _limit_word(level: LevelResult) -> str | None:
     return limited_by.kind if limited_by is not None and limited_by.kind in kinds else None
 
 
-LEVEL: tuple[Metric[LevelResult], ...] = (
+LEVEL: tuple[PageMetric[LevelResult], ...] = (
     single(
         "sweep_level_sustained_tokens_per_second",
         "Tokens over the time with 95 % of the requests in flight, of a level of the newest sweep here.",

@@ -112,19 +112,19 @@ def number_in(name: str) -> int:
     return int("".join(char for char in name if char in "0123456789") or 0)
 
 
-Reading = TypeVar("Reading")
+FileContent = TypeVar("FileContent")
 
 
-class Seldom(Generic[Reading]):
+class Seldom(Generic[FileContent]):
     """Something that is read every few seconds; in between, what was read last counts."""
 
-    def __init__(self, read: Callable[[], Reading], every_s: float) -> None:
+    def __init__(self, read: Callable[[], FileContent], every_s: float) -> None:
         """Call `read` again after `every_s` seconds."""
         self._read = read
         self._every_s = every_s
-        self._newest: tuple[float, Reading] | None = None
+        self._newest: tuple[float, FileContent] | None = None
 
-    def at(self, now: float) -> Reading:
+    def at(self, now: float) -> FileContent:
         """Return the newest reading at the time `now` (seconds)."""
         if self._newest is None or not 0 <= now - self._newest[0] < self._every_s:
             self._newest = now, self._read()

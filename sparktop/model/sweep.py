@@ -363,7 +363,7 @@ class SearchView(Struct, frozen=True):
     """What may help against what ran out first; "" if nothing is known."""
 
 
-Slots = tuple[float | None, ...]
+SlotMeans = tuple[float | None, ...]
 """Values in consecutive time slots of equal length, oldest first; None is a gap."""
 
 
@@ -551,19 +551,19 @@ class BackendLine(Struct, frozen=True, eq=False):
     """Time series of one backend during a sweep."""
 
     name: str
-    running: Slots = ()
+    running: SlotMeans = ()
     """Running requests, reported by the server as are the two fields below."""
-    waiting: Slots = ()
-    kv_cache_percent: Slots = ()
+    waiting: SlotMeans = ()
+    kv_cache_percent: SlotMeans = ()
 
 
 class NodeLine(Struct, frozen=True, eq=False):
     """Time series of one machine during a sweep."""
 
     name: str
-    power_w: Slots = ()
-    temperature_c: Slots = ()
-    sm_clock_mhz: Slots = ()
+    power_w: SlotMeans = ()
+    temperature_c: SlotMeans = ()
+    sm_clock_mhz: SlotMeans = ()
 
 
 class LiveSeries(Struct, frozen=True, eq=False):
@@ -575,14 +575,14 @@ class LiveSeries(Struct, frozen=True, eq=False):
     """Length of a time slot; it doubles when the axis is full."""
     count: int
     """Number of time slots up to now."""
-    tps: Slots = ()
-    in_flight: Slots = ()
+    tps: SlotMeans = ()
+    in_flight: SlotMeans = ()
     in_flight_now: float | None = None
-    concurrency: Slots = ()
+    concurrency: SlotMeans = ()
     """The requested concurrency."""
     ttft_ms: tuple[tuple[float, ...], ...] = ()
     """Individual times to first token, by time slot; where there are many, only some of them."""
-    ttft_p50_ms: Slots = ()
+    ttft_p50_ms: SlotMeans = ()
     """Median TTFT of the level so far."""
     ttft_p50_now_ms: float | None = None
     backends: tuple[BackendLine, ...] = ()

@@ -61,7 +61,7 @@ from sparktop.recording.player import GAP_S
 from sparktop.report import cell, tables
 from sparktop.report.cell import time_of
 from sparktop.report.document.document import Grid, Section, Untrusted, escaped, grid_of, to_markdown, to_page
-from sparktop.report.document.drawing import CurvePoint, TimeLine, TimeMark, TimePlot, sheet, time_drawing
+from sparktop.report.document.drawing import TimeLine, TimeMark, TimePlot, TimePoint, sheet, time_drawing
 from sparktop.report.json_snapshot import balance_json
 from sparktop.report.markdown import WIDTH, code
 from sparktop.report.privacy import ROUTER, Privacy
@@ -716,14 +716,14 @@ def _time_plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[Time
     return _plot_in_ms(plot) if of.unit == "s" else plot
 
 
-def _curve_points(moment: Moment, key: tuple[str, str, str], start: datetime) -> list[CurvePoint | None]:
+def _curve_points(moment: Moment, key: tuple[str, str, str], start: datetime) -> list[TimePoint | None]:
     """Return the points of the series `key` since `start`; None marks a gap in the curve.
 
     There is a gap where a value is unknown or two values are too far apart. Empty if no value is known.
     """
     values, ranges = moment.series.get(key, ()), moment.ranges.get(key)
     apart_s = _longest_step_s(values) if ranges is None else _MINUTES_APART_S
-    points: list[CurvePoint | None] = []
+    points: list[TimePoint | None] = []
     before = None
     for number, (at, value) in enumerate(values):
         if not start.timestamp() <= at <= moment.end.timestamp():
@@ -733,7 +733,7 @@ def _curve_points(moment: Moment, key: tuple[str, str, str], start: datetime) ->
             points.append(None)
         if value is not None:
             low, high = (value, value) if ranges is None else ranges[number]
-            points.append(CurvePoint(at, value, low, high))
+            points.append(TimePoint(at, value, low, high))
         before = at
     return points if any(points) else []
 
@@ -749,8 +749,8 @@ def _plot_in_ms(plot: TimePlot) -> TimePlot:
     if max((point.high for line in plot.lines for point in line.known), default=0.0) >= _MS_BELOW_S:
         return plot
 
-    def in_ms(point: CurvePoint | None) -> CurvePoint | None:
-        return None if point is None else CurvePoint(point.at, *(_MS * value for value in point[1:]))
+    def in_ms(point: TimePoint | None) -> TimePoint | None:
+        return None if point is None else TimePoint(point.at, *(_MS * value for value in point[1:]))
 
     lines = (replace(line, points=[*map(in_ms, line.points)]) for line in plot.lines)
     return replace(plot, unit="ms", lines=tuple(lines))

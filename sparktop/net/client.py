@@ -317,17 +317,17 @@ _READER = ThreadPoolExecutor(1, "reader")
 """Reads answers one after the other: two of one server never at the same time, even if the first caller has
 given up. So keys and other sources never wait for a page of megabytes, nor for what is computed of 10,000
 series of a Prometheus."""
-Found = TypeVar("Found")
+Outcome = TypeVar("Outcome")
 
 
-async def in_reader(work: Callable[[], Found]) -> Found:
+async def in_reader(work: Callable[[], Outcome]) -> Outcome:
     """Return `work()`, which is computed in a thread of its own, after what others wait for there."""
     return await asyncio.get_running_loop().run_in_executor(_READER, work)
 
 
 async def read_beside(
-    read: Callable[[], Found], size: int, *, at_once: int = AT_ONCE_BYTES, turn: asyncio.Lock | None = None
-) -> Found:
+    read: Callable[[], Outcome], size: int, *, at_once: int = AT_ONCE_BYTES, turn: asyncio.Lock | None = None
+) -> Outcome:
     """Return `read()`, which reads an answer of `size` bytes; a longer one than `at_once` in a thread.
 
     Only one thread reads, and in the order of the calls. A caller that is cancelled does not wait for it.

@@ -199,7 +199,7 @@ class SimulatedRequest(Struct, frozen=True):
     """
 
 
-Lengths = Callable[[random.Random], tuple[int, int]]
+DrawLengths = Callable[[random.Random], tuple[int, int]]
 """Draws (prompt tokens, output tokens) of a request."""
 
 

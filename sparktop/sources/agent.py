@@ -30,7 +30,7 @@ _SHORTEST_WAIT_S = 0.05
 _APART_S = 1e-3
 """Seconds put between two samples that network delays would have swapped."""
 
-Ask = Callable[[], Awaitable[tuple[Reply, float]]]
+AskForReply = Callable[[], Awaitable[tuple[Reply, float]]]
 """Requests the samples after `NodeReplies.since`; returns the reply and its arrival time on this viewer's
 clock."""
 
@@ -81,7 +81,7 @@ class NodeReplies:
 
     async def poll(
         self,
-        ask: Ask,
+        ask: AskForReply,
         end: float,
         sleep: Callable[[float], Awaitable[None]],
         asked_for: tuple[bool, float | None],

@@ -353,7 +353,7 @@ def _link_share(link: NetworkReading) -> float:
 WINDOW_S = 60.0
 """Seconds over which throttling is averaged."""
 
-_Shares = Mapping[str, float | None]
+_ThrottleShares = Mapping[str, float | None]
 
 
 WorstGpu = tuple[int, Mapping[str, float], float]
@@ -370,7 +370,7 @@ class ThrottledMinute:
 
     def __init__(self) -> None:
         """Start without samples."""
-        self._samples: deque[tuple[float, float, Mapping[int, _Shares]]] = deque()
+        self._samples: deque[tuple[float, float, Mapping[int, _ThrottleShares]]] = deque()
         """(time, seconds that it covers, shares by GPU index)."""
 
     def add(self, at: float, span_s: float, gpus: Iterable[GpuReading]) -> None:

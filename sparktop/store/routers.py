@@ -425,11 +425,11 @@ class EachOnce:
         )
 
 
-_Key = tuple[str, str, str]
-_Claimed = TypeVar("_Claimed", str, _Key)
+_ServerKey = tuple[str, str, str]
+_Claimed = TypeVar("_Claimed", str, _ServerKey)
 
 
-def _server_key(server: FleetServer) -> _Key:
+def _server_key(server: FleetServer) -> _ServerKey:
     """Return what says that a server is the same; pods of two clusters may have equal addresses."""
     return server.url, server.name, server.group
 
@@ -449,7 +449,7 @@ def _claim(
 
 def _each_server_once(views: Sequence[FleetView]) -> tuple[Fleet | None, ...]:
     """Return the answers without servers that stand in another one, and without the machines beside these."""
-    servers: dict[_Key, tuple[bool, int]] = {}
+    servers: dict[_ServerKey, tuple[bool, int]] = {}
     nodes: dict[str, tuple[bool, int]] = {}
     shared: set[int] = set()
     answered = [(index, view.fleet, view.ok) for index, view in enumerate(views) if view.fleet is not None]

@@ -156,7 +156,7 @@ _MOST_BATCHES = 256
 _NEWEST_S = 300.0
 """Seconds within which `LEARNED_FROM` samples are of one steady load."""
 
-_Batch = tuple[int, int, int]
+_StepBatch = tuple[int, int, int]
 
 
 class _BatchSteps:
@@ -202,7 +202,7 @@ class StepBaseline:
         """Prepare for `backend`; its steps are slow from `slow_ratio` times the baseline on."""
         self._backend = backend
         self._ratio = slow_ratio
-        self._steps_by_batch: OrderedDict[_Batch, _BatchSteps] = OrderedDict()
+        self._steps_by_batch: OrderedDict[_StepBatch, _BatchSteps] = OrderedDict()
         self._slow_since: float | None = None
         self._slow = False
         self.steady: SteadyLoad | None = None

@@ -295,7 +295,7 @@ def is_simulated(backends: Iterable[BackendView], nodes: Iterable[NodeView]) -> 
     return any(view.identity.simulated for view in nodes)
 
 
-_Server: TypeAlias = FleetServer | BackendView
+_CountedServer: TypeAlias = FleetServer | BackendView
 
 
 def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) -> Totals:
@@ -305,14 +305,14 @@ def totals(backends: Iterable[BackendView], fleets: Iterable[FleetView] = ()) ->
     is in the fleet of one Prometheus (see `EachOnce`): servers of two sites with one address are two.
     """
 
-    def address(server: _Server) -> tuple[str, int, str] | str:
+    def address(server: _CountedServer) -> tuple[str, int, str] | str:
         return address_of(server.url) or server.url
 
     fleets_known = [view.fleet for view in fleets if view.ok and view.fleet is not None]
     scraped = [(server, fleet.late_at) for fleet in fleets_known for server in fleet.servers]
     addresses = {address(server) for server, _ in scraped}
     single_backends = [view for view in backends if not addresses or address(view) not in addresses]
-    counted: list[_Server] = [view for view in single_backends if view.ok]
+    counted: list[_CountedServer] = [view for view in single_backends if view.ok]
     counted += [
         server
         for server, late_at in scraped

@@ -36,7 +36,7 @@ from sparktop.store.node import NodeTrack
 _BETTER = 0.005
 """Share by which a best must be beaten to be replaced: else it is the same."""
 _FROM_CONFIGURATION = "the configuration"
-_Key = tuple[str, str, str]
+_SetupKey = tuple[str, str, str]
 
 
 def is_simulated_version(version: str | None) -> bool:
@@ -50,15 +50,15 @@ class YardstickBases:
     def __init__(self, nodes: Mapping[str, NodeTrack], models: Mapping[str, ModelFacts]) -> None:
         """Keep a reference to `nodes` (by name), which may change; `models` are facts by served name."""
         self._nodes, self._models = nodes, models
-        self._setups: dict[_Key, list[PastSetup]] = {}
+        self._setups: dict[_SetupKey, list[PastSetup]] = {}
         self._published: tuple[PublishedRates, ...] = ()
         self._published_for: dict[tuple[str | None, ...], tuple[PublishedRates, ...]] = {}
         """Those of an engine and model on machines with these GPUs: they are looked for at each poll."""
         self._bases: dict[str, YardstickBasis] = {}
         """As of the newest poll of each backend whose model is known."""
         self._busy_since: dict[str, float] = {}
-        self._changed: set[_Key] = set()
-        self.wanted: set[_Key] = set()
+        self._changed: set[_SetupKey] = set()
+        self.wanted: set[_SetupKey] = set()
         """The keys of servers of which files may know more."""
 
     def learn(self, setups: Iterable[PastSetup], published: Iterable[PublishedRates]) -> None:
@@ -76,7 +76,7 @@ class YardstickBases:
         setups = (setup for key in sorted(changed) for setup in self.setups(key))
         return tuple(setup for setup in setups if not is_simulated_version(setup.facts.get(ENGINE_VERSION)))
 
-    def setups(self, key: _Key) -> tuple[PastSetup, ...]:
+    def setups(self, key: _SetupKey) -> tuple[PastSetup, ...]:
         """Return the known setups of a server: (address, engine, model)."""
         return tuple(self._setups.get(key, ()))
 

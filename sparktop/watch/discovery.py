@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sparktop.analysis.placement import Address, address_of
+from sparktop.analysis.placement import ServerAddress, address_of
 from sparktop.errors import UsageError
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import Deployment
@@ -385,7 +385,7 @@ def servers_behind_router(
     """
     router_address = address_of(router.url)
     router_host = router_address[0] if router_address else "localhost"
-    seen_addresses: set[Address | None] = {address_of(url) for url in watched_urls}
+    seen_addresses: set[ServerAddress | None] = {address_of(url) for url in watched_urls}
     names = set(taken_names)
     targets: list[BackendTarget] = []
     elsewhere: dict[str, None] = {}

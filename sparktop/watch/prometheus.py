@@ -38,7 +38,7 @@ from sparktop.sources.prometheus.figures import (
 )
 from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, ScrapeKey, down_text
 from sparktop.store import SourceKey, Store
-from sparktop.watch.prometheus_finder import Deliver, Finder, MachineFeed, QueryPace
+from sparktop.watch.prometheus_finder import DeliverScraped, Finder, MachineFeed, QueryPace
 
 _log = logging.getLogger(__name__)
 MOST_RAW = 64
@@ -71,7 +71,7 @@ class PrometheusFeed:
         self,
         target: PrometheusTarget,
         store: Store,
-        deliver: Deliver,
+        deliver: DeliverScraped,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -383,7 +383,7 @@ class SampleReader:
         target: PrometheusTarget,
         client: PrometheusClient,
         finder: Finder,
-        deliver: Deliver,
+        deliver: DeliverScraped,
         clock: Callable[[], float],
     ) -> None:
         """Query by `client` for servers that `finder` has found, and hand over what is read by `deliver`."""

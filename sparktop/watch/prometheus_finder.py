@@ -385,7 +385,7 @@ _SHIFT_S = 0.5
 """Seconds by which a sample must be newer than the one before."""
 
 
-Deliver = Callable[[SourceKey, PollResult, float | None], None]
+DeliverScraped = Callable[[SourceKey, PollResult, float | None], None]
 """Accepts a reading of a source, and the milliseconds that it took."""
 
 
@@ -397,7 +397,7 @@ class MachineFeed:
         target: PrometheusTarget,
         client: PrometheusClient,
         store: Store,
-        deliver: Deliver,
+        deliver: DeliverScraped,
         clock: Callable[[], float],
     ) -> None:
         """Query by `client`, and hand over samples by `deliver`; nodes are added to `store`."""

@@ -419,7 +419,7 @@ class _PolledServer(Struct):
     answers_ms: deque[float] = field(default_factory=lambda: deque(maxlen=_ANSWERS))
 
 
-class _Pace(Struct):
+class _PollRate(Struct):
     """Current poll rate of a group, and the state that decides when this rate changes."""
 
     hz: float = 0.0
@@ -436,7 +436,7 @@ class LoadCadence:
     def __init__(self) -> None:
         """Start without any samples."""
         self._servers: dict[str, _PolledServer] = {}
-        self._paces: dict[tuple[str, ...], _Pace] = {}
+        self._paces: dict[tuple[str, ...], _PollRate] = {}
 
     def note(self, name: str, reading: PollResult) -> None:
         """Record the load and the answer time in the newest sample or failure of the server `name`."""
@@ -477,14 +477,14 @@ class LoadCadence:
             del self._paces[removed]
         parts: dict[str, int] = {}
         for group in wanted_groups:
-            pace = self._paces.setdefault(group, _Pace())
+            pace = self._paces.setdefault(group, _PollRate())
             self._adapt(pace, group, now)
             looks = polls_per_interval(pace.hz, interval_s)
             if looks > 1 and len(parts.keys() | set(group)) <= MOST_QUICK:
                 parts.update({name: max(looks, parts.get(name, 1)) for name in group})
         return parts
 
-    def _adapt(self, pace: _Pace, group: tuple[str, ...], now: float) -> None:
+    def _adapt(self, pace: _PollRate, group: tuple[str, ...], now: float) -> None:
         """Change the poll rate of a group once its load has called for that for long enough."""
         servers = [self._servers[name] for name in group if name in self._servers]
         answering = [server for server in servers if server.load is not None and now - server.at <= _STALE_S]
@@ -504,7 +504,7 @@ class LoadCadence:
         elif is_quick or turned_for_s >= LOADED_FOR_S:
             self._keep_budget(pace, answering, now)
 
-    def _keep_budget(self, pace: _Pace, answering: Sequence[_PolledServer], now: float) -> None:
+    def _keep_budget(self, pace: _PollRate, answering: Sequence[_PolledServer], now: float) -> None:
         """Adapt the poll rate to the slowest server of the group, by its answer times.
 
         Polling may keep a server busy for at most a share of the time that depends on the rate

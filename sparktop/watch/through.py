@@ -18,7 +18,7 @@ from sparktop.watch.scheduler import affordable_hz
 
 if TYPE_CHECKING:
     from sparktop.watch.prometheus import PrometheusFeed
-    from sparktop.watch.prometheus_finder import Deliver
+    from sparktop.watch.prometheus_finder import DeliverScraped
     from sparktop.watch.ways import Ways
 
 LOOK_S = 75.0
@@ -41,7 +41,7 @@ class Through:
     def __init__(
         self,
         store: Store,
-        deliver: Deliver,
+        deliver: DeliverScraped,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         ways: Ways,
     ) -> None:

@@ -51,7 +51,7 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
     usual_most = ordered[math.floor(_USUAL_MOST * len(ordered))] if ordered else 0.0
     if not ordered or usual_most <= 0 or ordered[0] > PART_SHARES[1] * usual_most:
         return None
-    times = _Times(grid, usual_most)
+    times = _Stretches(grid, usual_most)
     for slot in slots:
         times.add_slot(slot)
     if not times.full:
@@ -78,7 +78,7 @@ def find_convoys(grid: LoadGrid, slots: Sequence[int]) -> Convoys | None:
     )
 
 
-class _Times(Struct):
+class _Stretches(Struct):
     """Collects the stretches of time at full load (nearly all requests present) and part load (about half).
 
     `full` and `part` have a list for each stretch: how unevenly requests were split in each of its time

@@ -137,7 +137,7 @@ class LoadGrid(Struct, frozen=True, eq=False):
     slots."""
 
 
-class _Samples(Struct, frozen=True):
+class _Usable(Struct, frozen=True):
     """The usable samples of a `LoadTrack`: those within the requested time and with a known load."""
 
     track: LoadTrack
@@ -201,7 +201,7 @@ def slow_members(tracks: Sequence[LoadTrack], now_s: float, window_s: float) -> 
     return slow | few if len(grid.tracks) - len(few) >= _PAIR else slow
 
 
-def _polled_slowly(points: Sequence[_Samples]) -> dict[str, str]:
+def _polled_slowly(points: Sequence[_Usable]) -> dict[str, str]:
     """Return how seldom backends are polled, by name, of those polled less often than a majority."""
     steps = {samples.track.name: _median_step(samples.times) for samples in points}
     usual_step_s = median(steps.values())
@@ -213,7 +213,7 @@ def _polled_slowly(points: Sequence[_Samples]) -> dict[str, str]:
     return slow if len(steps) - len(slow) >= max(_PAIR, len(slow) + 1) else {}
 
 
-def _slowest_step(points: Sequence[_Samples]) -> float:
+def _slowest_step(points: Sequence[_Usable]) -> float:
     """Return the longest polling interval in seconds among all backends.
 
     A backend's interval is measured twice, over its first few and over its last few samples (median).
@@ -222,7 +222,7 @@ def _slowest_step(points: Sequence[_Samples]) -> float:
     return max(_median_step(stretch) for stretch in stretches if len(stretch) > 1)
 
 
-def _grid_with_step(points: Sequence[_Samples], now_s: float, step: float, thin: int = 1) -> LoadGrid | None:
+def _grid_with_step(points: Sequence[_Usable], now_s: float, step: float, thin: int = 1) -> LoadGrid | None:
     """Return a grid with the samples of all backends in time slots of `step` seconds.
 
     Of each `thin` slots only one is kept, the last one of those with the most samples. None with fewer than
@@ -298,7 +298,7 @@ def _poll_skew_s(times: Sequence[Sequence[float]], columns: Sequence[Sequence[in
     return sorted(spreads)[3 * len(spreads) // 4] if spreads else 0.0
 
 
-def _usable_samples(track: LoadTrack, since_s: float, now_s: float) -> _Samples:
+def _usable_samples(track: LoadTrack, since_s: float, now_s: float) -> _Usable:
     times, waiting = track.times_s, track.waiting
     loads = track.running
     if waiting is not None:
@@ -311,7 +311,7 @@ def _usable_samples(track: LoadTrack, since_s: float, now_s: float) -> _Samples:
         ]
         times, loads = [times[i] for i in keep], [loads[i] for i in keep]
         waiting = None if waiting is None else [waiting[i] for i in keep]
-    return _Samples(track, times, loads, waiting)
+    return _Usable(track, times, loads, waiting)
 
 
 def _median_step(times: Sequence[float]) -> float:

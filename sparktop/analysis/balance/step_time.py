@@ -54,11 +54,11 @@ _MOST_STATES = 4096
 """Largest number of requests for which the exact distribution of a group with a limit of running requests is
 computed."""
 
-Pair = tuple[float, float]
+BatchPair = tuple[float, float]
 """(batch size, step time in seconds)."""
 
 
-def fit_pairs(pairs: Sequence[Pair]) -> StepTime | None:
+def fit_pairs(pairs: Sequence[BatchPair]) -> StepTime | None:
     """Fit step time to batch size by the samples `pairs`; None with too few or too similar batches.
 
     The fit is a line through the medians of batches of similar size. So prefills and late counters, which
@@ -71,7 +71,7 @@ def fit_pairs(pairs: Sequence[Pair]) -> StepTime | None:
     return _weighted_line(points, _median_weights(groups, points), samples=len(pairs))
 
 
-def _median_weights(groups: Sequence[Sequence[Pair]], points: Sequence[Pair]) -> list[float]:
+def _median_weights(groups: Sequence[Sequence[BatchPair]], points: Sequence[BatchPair]) -> list[float]:
     """Return the weight of the median step time of each group: 1 / its variance.
 
     `points` has (median batch, median step time) of each of `groups`. The standard error of a median is taken
@@ -91,7 +91,7 @@ def _median_weights(groups: Sequence[Sequence[Pair]], points: Sequence[Pair]) ->
     return weights
 
 
-def _weighted_line(points: Sequence[Pair], weights: Sequence[float], samples: int) -> StepTime:
+def _weighted_line(points: Sequence[BatchPair], weights: Sequence[float], samples: int) -> StepTime:
     """Return the line of weighted least squares through (batch, step time) `points`, fitted to `samples`.
 
     The standard error of its slope is larger where the points scatter more than their weights say: by the
@@ -137,7 +137,7 @@ def with_slope(step: StepTime, errors: float) -> StepTime:
     return _line_through(slope, step.middle, height, step.pairs, step.slope_error_s)
 
 
-def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
+def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[BatchPair]:
     """Return (batch size, step time in seconds) for samples of a backend with a steady batch, in time order.
 
     Only samples since `since_s` are read. With more `backends` fewer samples per backend are read. Empty
@@ -153,7 +153,7 @@ def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
     interval_s = (times[-1] - times[first_index]) / (count - 1)
     back = max(1, math.ceil(_RATE_WINDOW_S / interval_s - _JITTER))
     stride = max(1, count // max(FEWEST_PAIRS, _MOST_PAIRS // backends))
-    pairs: list[Pair] = []
+    pairs: list[BatchPair] = []
     for index in range(first_index + back, len(times), stride):
         batches, tps = running[index - back : index + 1], speeds[index]
         smallest, largest = min(batches), max(batches)
@@ -164,18 +164,18 @@ def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[Pair]:
     return pairs
 
 
-def _groups_of_similar_batches(pairs: Sequence[Pair]) -> list[list[Pair]]:
+def _groups_of_similar_batches(pairs: Sequence[BatchPair]) -> list[list[BatchPair]]:
     """Return the (batch, step time) pairs in groups of similar batches, ascending.
 
     Groups that would have only one pair are left out.
     """
-    bins: dict[int, list[Pair]] = {}
+    bins: dict[int, list[BatchPair]] = {}
     for pair in pairs:
         bins.setdefault(round(_BINS_PER_DOUBLING * math.log2(pair[0])), []).append(pair)
     return [bins[key] for key in sorted(bins) if len(bins[key]) > 1]
 
 
-def _median_pair(pairs: Sequence[Pair]) -> Pair:
+def _median_pair(pairs: Sequence[BatchPair]) -> BatchPair:
     return median(batch for batch, _ in pairs), median(time for _, time in pairs)
 
 
@@ -316,19 +316,19 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
     return GroupPace(None, {**earlier.own, **lines})
 
 
-def _widest_range(points: Mapping[str, Sequence[Pair]]) -> str | None:
+def _widest_range(points: Mapping[str, Sequence[BatchPair]]) -> str | None:
     """Return the backend whose batch sizes span the widest range; None without backends."""
     # On equal spans the order of backends must not decide.
     return max(points, key=lambda name: (_span(points[name]), tuple(points[name])), default=None)
 
 
-def _span(points: Sequence[Pair]) -> float:
+def _span(points: Sequence[BatchPair]) -> float:
     """Return the largest batch of (batch, step time) pairs in ascending order, relative to the smallest."""
     (smallest, _), (largest, _) = points[0], points[-1]
     return largest / smallest
 
 
-def _have_alike_steps(points: Sequence[Sequence[Pair]]) -> bool:
+def _have_alike_steps(points: Sequence[Sequence[BatchPair]]) -> bool:
     """Return whether the backends have similar step times per request at similar batch sizes.
 
     `points` has the (batch size, step time) pairs of each backend. Backends are compared with the next one

@@ -244,7 +244,7 @@ def too_small_rows(width: int, height: int) -> list[Row]:
 
 _WIDE_ROWS = 3
 """Most rows of an entry of a list with many columns; in higher entries, graphs use the cells better."""
-_Listed = TypeVar("_Listed", NodeView, BackendView)
+_ListedView = TypeVar("_ListedView", NodeView, BackendView)
 
 
 DrawnList = tuple[list[Row], list[Place]]
@@ -315,7 +315,7 @@ def visible_count(place: Place, count: int, *, wide: bool) -> int:
 
 
 def _rows_of_several_columns(
-    place: Place, views: Sequence[_Listed], draw: Callable[[_Listed, int], Row]
+    place: Place, views: Sequence[_ListedView], draw: Callable[[_ListedView, int], Row]
 ) -> list[Row]:
     """Return the rows of a list with several columns; `draw` returns an entry of a given width in cells."""
     cells = (place.width - 2) // place.columns

@@ -142,7 +142,7 @@ _RATE_S = 10.0
 """Seconds that a token rate in words covers, as everywhere on the board; the graphs show seconds."""
 _CLIPPED_BELOW = "↓"
 """Mark of a clipped value in a graph that grows downwards."""
-Pair = tuple[Slots, Slots]
+Stack = tuple[Slots, Slots]
 _SPACES = re.compile(" +")
 
 
@@ -191,7 +191,7 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
 
 
 def opposed_rows(
-    up: Pair, down: Pair, width: int, half: int, top: float, gradients: tuple[str, str], *, end_slot: int
+    up: Stack, down: Stack, width: int, half: int, top: float, gradients: tuple[str, str], *, end_slot: int
 ) -> tuple[list[Row], list[Row]]:
     """Draw two stacked graphs on a centre line; return (rows above the line, rows below the line).
 

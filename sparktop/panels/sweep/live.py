@@ -30,7 +30,7 @@ from sparktop.model.sweep import (
     LevelSpan,
     LiveSeries,
     RequestBar,
-    Slots,
+    SlotMeans,
     Timeline,
     level_name,
 )
@@ -86,12 +86,12 @@ class SweepAxis(Struct, frozen=True, eq=False):
         """Seconds that one terminal cell covers."""
         return 2 * self.slots * self.live.step_s / self.stretch
 
-    def columns(self, values: Slots) -> list[float | None]:
+    def columns(self, values: SlotMeans) -> list[float | None]:
         """Return the mean of `values` for each dot column of a graph; None right of the newest value."""
         drawn = [value for value in means(values, self.slots) for _ in range(self.stretch)]
         return drawn + [None] * (2 * self.width - len(drawn))
 
-    def cells(self, values: Slots) -> list[float | None]:
+    def cells(self, values: SlotMeans) -> list[float | None]:
         """Return the mean of `values` for each cell of a graph; None right of the newest value."""
         if self.stretch > 1:
             return self.columns(values)[::2]
@@ -115,7 +115,7 @@ def sweep_axis(live: LiveSeries, width: int) -> SweepAxis:
     return SweepAxis(live, width, slots, max(1, 2 * width // max(_LEAST_DRAWN, -(-live.count // slots))))
 
 
-def means(values: Slots, size: int) -> list[float | None]:
+def means(values: SlotMeans, size: int) -> list[float | None]:
     """Return the means of groups of `size` consecutive values; None where a group has no known value."""
     if size == 1:
         return list(values)
@@ -624,7 +624,7 @@ def _small_graphs(live: LiveSeries) -> list[Callable[[SweepAxis], Row]]:
     load_top = top_without_spikes(loads, 4.0).end
     names = tuple(line.name for line in servers)
     nodes = tuple(line.name for line in live.nodes)
-    graphs: list[tuple[Slots, Callable[[SweepAxis], Row]]] = [
+    graphs: list[tuple[SlotMeans, Callable[[SweepAxis], Row]]] = [
         (line.running, partial(_load_graph, line=line, names=names, top=load_top)) for line in servers
     ]
     for line_names, columns, unit, gradient, least, top in (
@@ -641,7 +641,7 @@ def _small_graphs(live: LiveSeries) -> list[Callable[[SweepAxis], Row]]:
 
 def _small_graph(
     named: tuple[str, tuple[str, ...]],
-    values: Slots,
+    values: SlotMeans,
     unit: str,
     gradient: str,
     axis: SweepAxis,

@@ -286,7 +286,7 @@ _STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_80
 _MINUTE_S, _DAY_S = 60, 86_400
 
 
-class CurvePoint(NamedTuple):
+class TimePoint(NamedTuple):
     """A value at a time (Unix seconds); if it is a mean, `low` and `high` are the range of its values."""
 
     at: float
@@ -295,7 +295,7 @@ class CurvePoint(NamedTuple):
     high: float
 
 
-Points = Sequence[CurvePoint | None]
+Points = Sequence[TimePoint | None]
 """Points in the order of time; None is a gap."""
 
 
@@ -310,7 +310,7 @@ class TimeLine(Struct, frozen=True):
     """Whether the curve is dashed and has no name, because another curve of the same name has it."""
 
     @property
-    def known(self) -> list[CurvePoint]:
+    def known(self) -> list[TimePoint]:
         """The points without the gaps."""
         return [point for point in self.points if point is not None]
 
@@ -364,9 +364,9 @@ def bin_points(points: Points, start: float, end: float, count: int) -> Points:
     ]
 
 
-def _mean_point(points: Sequence[CurvePoint]) -> CurvePoint:
+def _mean_point(points: Sequence[TimePoint]) -> TimePoint:
     count = len(points)
-    return CurvePoint(
+    return TimePoint(
         sum(point.at for point in points) / count,
         sum(point.value for point in points) / count,
         min(point.low for point in points),
@@ -477,7 +477,7 @@ def _path_data(places: Iterable[tuple[float, float]]) -> str:
     return "M" + "L".join(f"{svg.short(x)} {svg.short(y)}" for x, y in places)
 
 
-def _runs_of_points(points: Points) -> Iterator[list[CurvePoint]]:
+def _runs_of_points(points: Points) -> Iterator[list[TimePoint]]:
     """Yield the points of each part of a curve without gaps, as a list."""
     for _, group in groupby(points, lambda point: point is None):
         if run := [point for point in group if point is not None]:

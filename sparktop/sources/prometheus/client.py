@@ -97,7 +97,7 @@ class TimeSeries(Struct, frozen=True):
         return number if abs(number) <= LARGEST else None
 
 
-class _Row(Struct):
+class _SeriesJson(Struct):
     """A series as the API writes it, with one value or several."""
 
     metric: dict[str, str]
@@ -107,7 +107,7 @@ class _Row(Struct):
 
 _decode_members = msgspec.json.Decoder(_Members).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
-_decode_row = msgspec.json.Decoder(_Row).decode
+_decode_row = msgspec.json.Decoder(_SeriesJson).decode
 
 
 def data_of(body: bytes) -> object:

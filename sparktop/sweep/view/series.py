@@ -36,7 +36,7 @@ from sparktop.model.sweep import (
     LevelSpan,
     LiveSeries,
     NodeLine,
-    Slots,
+    SlotMeans,
 )
 from sparktop.sweep.generator.wire import TokenBin
 
@@ -98,7 +98,7 @@ def _add_sums(first: SlotSum, second: SlotSum) -> SlotSum:
     return first[0] + second[0], first[1] + second[1]
 
 
-def _means(readings: Sequence[SlotSum]) -> Slots:
+def _means(readings: Sequence[SlotSum]) -> SlotMeans:
     return tuple(total / count if count else None for total, count in readings)
 
 
@@ -366,7 +366,7 @@ class SweepCurves:
         slots = max(1, min(count, round(window_s / self.grid.step_s)))
         return known_mean(self._rates(count)[-slots:])
 
-    def _rates(self, count: int) -> Slots:
+    def _rates(self, count: int) -> SlotMeans:
         """Return the tokens per second in each of the first `count` slots."""
         return tuple(amount / self.grid.step_s for amount in self._tps.slots(count))
 
@@ -397,6 +397,6 @@ class SweepCurves:
         )
 
 
-def _curves(copied: _CopiedHistories, count: int, hold_slots: int) -> Iterator[Slots]:
+def _curves(copied: _CopiedHistories, count: int, hold_slots: int) -> Iterator[SlotMeans]:
     """Yield the curves of a backend or machine, whose newest values stand for `hold_slots` more slots."""
     return (_means(column.slots(count, hold_slots)) for column in copied.columns)

@@ -48,19 +48,19 @@ from sparktop.ui.screens.base import Dialog, read_in_thread
 from sparktop.ui.styles import key_hints
 
 WARM, COLD = "yes", "no"
-Fields = Mapping[str, tuple[str, str]]
+FieldTexts = Mapping[str, tuple[str, str]]
 """(Label, what it means) of fields by name, in the order in which they stand."""
-_HEAD: Fields = {
+_HEAD: FieldTexts = {
     "preset": ("preset", "values that belong together; each can be changed below"),
     "kind": ("load", "how requests are sent: so many at once, at a rate, by agents"),
 }
 """Fields above all others."""
-_FIRST: Fields = {
+_FIRST: FieldTexts = {
     "trace": ("file", "file with recorded traffic: times and lengths of requests"),
     "workload": ("workload", "what agents send: lengths, turns, tools"),
 }
 """Fields above the columns, because their values are long."""
-_LEFT: Fields = {
+_LEFT: FieldTexts = {
     "concurrency": ("concurrency", "requests in flight at once; 1,4,16..256 goes on while tok/s rise"),
     "rate": ("requests/s", "requests per second, whatever the servers do; auto looks for the border"),
     "arrivals": ("arrivals", "the times between requests: by chance, constant, or in bursts"),
@@ -75,7 +75,7 @@ _LEFT: Fields = {
     "requests": ("requests", "requests of each level, in place of runs; with steady those of each run"),
 }
 """Fields in the left column."""
-_RIGHT: Fields = {
+_RIGHT: FieldTexts = {
     "mode": ("sent", "burst: all begin together; steady: one ends, the next begins"),
     "order": ("order", "order of levels and targets; abba cancels a slow drift"),
     "warmup": ("warm-up run", "an unmeasured run before each level, so that compilation is over"),
@@ -84,7 +84,7 @@ _RIGHT: Fields = {
     "gpu": ("max GPU °C", "stops above this GPU temperature"),
 }
 """Fields in the right column."""
-_LAST: Fields = {
+_LAST: FieldTexts = {
     "depth": ("context tokens", "tokens of context before each prompt"),
     "context": ("context sent", "the context is sent by a request before, or with the prompt"),
     "model": ("model", "name of the model that is requested"),
