@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import stat
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -33,8 +33,6 @@ _LONGEST_VALUE = 8192
 """Characters of a header's value."""
 _DIGITS = 8
 """Hexadecimal digits of a digest of requests."""
-_LONGEST_BODY = 200
-"""Characters of a body's further fields in a sentence."""
 HIDDEN = "…"
 """Stands for a text that may be a secret."""
 _SWEEP_FIELDS = {
@@ -147,23 +145,6 @@ def texts_of(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON value
     elif isinstance(value, Mapping | list | tuple):
         for part in value.values() if isinstance(value, Mapping) else value:
             yield from texts_of(part)
-
-
-def request_words(
-    prompts: str, body: Mapping[str, Any], headers: Collection[str], timeout_s: float | None
-) -> tuple[str, ...]:
-    """Return what a user gave for each request: `prompts` ("" for made ones), fields, headers, a time limit.
-
-    `body` has its fields without texts that may be secrets, `headers` the names of headers.
-    """
-    words = [prompts] if prompts else []
-    if body:
-        words.append(f"each request with {clean(json.dumps(body, ensure_ascii=False), _LONGEST_BODY)}")
-    if headers:
-        words.append(f"with the header{'s' if len(headers) > 1 else ''} {', '.join(headers)}")
-    if timeout_s is not None:
-        words.append(f"failed after {timeout_s:g} s without a token")
-    return tuple(words)
 
 
 def request_digest(body: Mapping[str, Any], headers: Mapping[str, str]) -> str | None:

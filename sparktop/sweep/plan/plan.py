@@ -17,7 +17,7 @@ from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrenc
 from sparktop.model.plain import hide_in_repr
 from sparktop.model.targets import GuardLimits
 from sparktop.sweep.plan.conversations import ConversationPreset
-from sparktop.sweep.plan.own_requests import PromptFile, request_words, without_texts
+from sparktop.sweep.plan.own_requests import PromptFile
 from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.terms.definitions import ERROR_SHARE
 
@@ -223,14 +223,6 @@ class Plan(Struct, frozen=True):
     def guesses_length(self) -> bool:
         """True if prompts are the user's own or built-in texts: `pp` is a guess of their lengths."""
         return self.prompts is not None or bool(self.texts)
-
-    @property
-    def request_words(self) -> tuple[str, ...]:
-        """What the user gave for each request, in words: prompts, fields, headers, a time limit."""
-        prompts = f"built-in texts: {', '.join(self.texts)}" if self.texts else ""
-        if self.prompts is not None:
-            prompts = f"own prompts of {self.prompts.name} ({self.prompts.count:,} prompts)"
-        return request_words(prompts, without_texts(self.extra_body), self.headers, self.timeouts.token_s)
 
     @property
     def kind(self) -> LoadKind:

@@ -8,6 +8,7 @@ one load (concurrency and lengths) on one target; it is measured in several runs
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -23,7 +24,6 @@ from sparktop.model.series import sum_if_all_known
 from sparktop.model.statistics import P90_FROM, P95_FROM, P99_FROM, quantile
 from sparktop.model.sweep import Value, value_of
 from sparktop.model.text import clean
-from sparktop.sweep.plan.own_requests import request_words
 from sparktop.sweep.plan.plan import Api, Order, TargetKind
 from sparktop.sweep.terms.definitions import ALL_LATENCIES, CALL_LATENCIES, LATENCIES, RATES, SHORT_PROMPT
 
@@ -33,6 +33,8 @@ MOST_CONCURRENCY = 1_000_000
 """Largest concurrency that a file may state."""
 _TEXT_LIMIT = 1000
 """Characters of a text that are read."""
+_LONGEST_BODY = 200
+"""Characters of a body's further fields in a sentence."""
 _DEEPEST = 8
 """Levels of nested values that are read of parts without a model."""
 
@@ -291,10 +293,17 @@ class PlanResult(Part):
     @property
     def request_words(self) -> tuple[str, ...]:
         """What a user gave for each request, in words: prompts, further fields and headers, a time limit."""
-        prompts = "" if self.prompts is None else self.prompts.words
-        if self.prompts is not None and not self.prompts.texts:
-            prompts = f"own prompts of {prompts}"
-        return request_words(prompts, self.extra_body, self.headers, self.timeout_s)
+        words = []
+        if self.prompts is not None:
+            words.append(f"{'' if self.prompts.texts else 'own prompts of '}{self.prompts.words}")
+        if self.extra_body:
+            body = json.dumps(self.extra_body, ensure_ascii=False)
+            words.append(f"each request with {clean(body, _LONGEST_BODY)}")
+        if self.headers:
+            words.append(f"with the header{'s' if len(self.headers) > 1 else ''} {', '.join(self.headers)}")
+        if self.timeout_s is not None:
+            words.append(f"failed after {self.timeout_s:g} s without a token")
+        return tuple(words)
 
     def context_of(self, prompt_tokens: int) -> int:
         """Return how many tokens of such a request are context; 0 if context and prompt were apart."""

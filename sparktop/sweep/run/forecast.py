@@ -23,6 +23,7 @@ from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
 from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.open_loop import ramp_s, tail_s
+from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
 from sparktop.sweep.run.server_side import watched_slots
 from sparktop.sweep.terms.definitions import CUT_SHORT
@@ -440,7 +441,7 @@ def plan_line(plan: Plan, earlier: Sequence[SweepResult] = (), snapshot: Snapsho
     expected = forecast(plan, earlier, snapshot)
     if plan.trace is not None:
         return "; ".join((_replay_words(plan.trace), *pieces(expected)[1:]))
-    words = (_axis_words(plan, expected.most_concurrency), *plan.request_words)
+    words = (_axis_words(plan, expected.most_concurrency), *plan_result(plan).request_words)
     return f"{', '.join(words)}: {'; '.join(pieces(expected))}"
 
 
