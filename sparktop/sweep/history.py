@@ -15,7 +15,7 @@ from contextlib import suppress
 from datetime import datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -40,18 +40,14 @@ FileStamp = tuple[int, int]
 """What changes when a file is written again: (time of its modification in nanoseconds, size in bytes)."""
 
 
-class _ReadFile(NamedTuple):
-    """A file that was read, and its row in the history, which is valid until the file changes."""
-
-    stamp: FileStamp
-    row: HistoryRow
-
-
 class History(Struct, eq=False):
     """All results in one folder: list, search and change them. Methods may be called from any thread."""
 
     folder: Path
-    _read_files: dict[str, _ReadFile] = field(default_factory=dict)
+    _rows: dict[str, HistoryRow] = field(default_factory=dict)
+    """The rows of the files that were read."""
+    _stamps: dict[str, FileStamp] = field(default_factory=dict)
+    """What each of these files was when it was read."""
     _unread: list[tuple[str, FileStamp]] = field(default_factory=list)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -64,11 +60,11 @@ class History(Struct, eq=False):
         """
         with self._lock:
             files = dict(self._files())
-            self._read_files = {key: entry for key, entry in self._read_files.items() if key in files}
+            self._rows = {key: row for key, row in self._rows.items() if key in files}
             changed = [
                 (key, stamp)
                 for key, stamp in files.items()
-                if key not in self._read_files or self._read_files[key].stamp != stamp
+                if key not in self._rows or self._stamps[key] != stamp
             ]
             # `read` pops from the end, so the newest is last.
             self._unread = sorted(changed, key=itemgetter(1))
@@ -84,7 +80,7 @@ class History(Struct, eq=False):
                 if not self._unread:
                     return 0
                 key, stamp = self._unread.pop()
-                self._read_files[key] = self._read_entry(key, stamp)
+                self._stamps[key], self._rows[key] = stamp, self._read_row(key)
         return len(self._unread)
 
     def rows(self) -> list[HistoryRow]:
@@ -92,7 +88,7 @@ class History(Struct, eq=False):
         folder = self.folder.resolve()
         running = {path.name for path in results_under_way() if path.parent == folder}
         running_status = SweepStatus.RUNNING.value
-        rows = [file.row for file in sorted(self._read_files.values(), key=_age_key, reverse=True)]
+        rows = sorted(self._rows.values(), key=self._age_key, reverse=True)
         return [
             replace(row, status=running_status, problem=None) if row.key in running else row for row in rows
         ]
@@ -164,7 +160,7 @@ class History(Struct, eq=False):
                 except OSError as error:
                     problems.append(f"{clean(row.key, 60)} not deleted: {reason_of(error)}")
                     continue
-                self._read_files.pop(row.key, None)
+                self._rows.pop(row.key, None)
                 deleted.append(row)
         deleted_words = title_of(deleted[0]) if len(deleted) == 1 else f"{len(deleted)} results"
         parts = [f"deleted {deleted_words}"] if deleted else []
@@ -184,7 +180,7 @@ class History(Struct, eq=False):
         copied = copy_in(path, self.folder / IMPORT_FOLDER)
         with self._lock:
             key = copied.relative_to(self.folder).as_posix()
-            self._read_files[key] = self._read_entry(key, _stamp(copied) or (0, 0))
+            self._stamps[key], self._rows[key] = _stamp(copied) or (0, 0), self._read_row(key)
         return key
 
     # Files
@@ -201,17 +197,24 @@ class History(Struct, eq=False):
                     if stamp is not None:
                         yield f"{prefix}{path.name}", stamp
 
-    def _read_entry(self, key: str, stamp: FileStamp) -> _ReadFile:
+    def _read_row(self, key: str) -> HistoryRow:
         path = self.path(key)
         try:
             data = read_value(path)
             if _is_foreign(key, data):
-                return _ReadFile(stamp, imported_row(key, read_file(path), started_at(data)))
-            return _ReadFile(stamp, stored_row(parse(_without_requests(data), str(path)), key))
+                return imported_row(key, read_file(path), started_at(data))
+            return stored_row(parse(_without_requests(data), str(path)), key)
         except UsageError as error:
             began_at, label = named_parts(path) or (None, clean(path.stem, _NAME_LENGTH))
-            row = HistoryRow(key, began_at, label, "unreadable", problem=self.short(error))
-            return _ReadFile(stamp, row)
+            return HistoryRow(key, began_at, label, "unreadable", problem=self.short(error))
+
+    def _age_key(self, row: HistoryRow) -> tuple[float, str]:
+        """Return a sort key that is larger for newer results.
+
+        It is (start time or, if unknown, the file's modification time; key of the result).
+        """
+        modified_s = self._stamps[row.key][0] / 1e9
+        return modified_s if row.started_at is None else row.started_at.timestamp(), row.key
 
     def short(self, error: SparktopError) -> str:
         """Return the text of an error with the path of the folder of results removed."""
@@ -248,16 +251,6 @@ def _stamp(path: Path) -> FileStamp | None:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size
-
-
-def _age_key(read: _ReadFile) -> tuple[float, str]:
-    """Return a sort key that is larger for newer results.
-
-    It is (start time or, if unknown, the file's modification time; key of the result).
-    """
-    began = read.row.started_at
-    began_s = read.stamp[0] / 1e9 if began is None else began.timestamp()
-    return began_s, read.row.key
 
 
 IMPORT_FOLDER: Final = "imported"
