@@ -13,6 +13,7 @@ import math
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from itertools import chain, count
 from math import ceil
 from time import perf_counter
@@ -263,14 +264,15 @@ class LoadClient:
         return None if CACHE_SALT in self._form.dropped else salt
 
     async def _pause(self, delay_s: float) -> None:
-        """Wait for `delay_s` seconds, but return at once when the run is to stop."""
-        if delay_s <= 0:
-            return
-        try:
-            async with asyncio.timeout(delay_s):
-                await self._stopping.wait()
-        except TimeoutError:
-            pass
+        """Wait for `delay_s` seconds at least, but return at once when the run is to stop.
+
+        Timers may fire up to a millisecond early: event loops round their times.
+        """
+        end = perf_counter() + delay_s
+        while not self._stopping.is_set() and (left_s := end - perf_counter()) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left_s):
+                    await self._stopping.wait()
 
     def _check_deadlines(self) -> None:
         """End requests that exceed a time limit, serialise bodies in advance, and schedule the next check."""
