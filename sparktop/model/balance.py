@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from sparktop.model.text import short_seconds
+
 
 class BalanceWord(StrEnum):
     """The verdicts on a group of backends. If several apply, the first verdict in this order is announced."""
@@ -430,11 +432,6 @@ def balance_cost(balance: Balance) -> str:
     if lost and (balance.lost_estimate_percent or balance.lost_percent or 0.0) >= _WORTH_PERCENT:
         return f"−{lost} tok/s"
     return "" if period is None else f"every {short_seconds(period)}"
-
-
-def short_seconds(seconds: float) -> str:
-    """Format seconds with at most one decimal below 10 s, else without: "4.2 s", "5 s", "31 s"."""
-    return f"{round(seconds, 1):g} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004 - two digits
 
 
 def balances_read_first(groups: Sequence[Balance]) -> list[Balance]:

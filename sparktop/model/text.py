@@ -108,6 +108,11 @@ def with_units_joined(text: str, joint: str) -> str:
     return _IN_FIGURE.sub(joint, text)
 
 
+def short_seconds(seconds: float) -> str:
+    """Return seconds with two digits below 10 s, else whole: "0.25 s", "4.2 s", "5 s", "131 s"."""
+    return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"  # noqa: PLR2004 - two digits
+
+
 def names_in_words(names: Sequence[str]) -> str:
     """Join names in words: "a, b and c". `names` must not be empty."""
     return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

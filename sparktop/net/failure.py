@@ -23,7 +23,7 @@ from urllib.parse import quote, quote_plus, urljoin, urlsplit, urlunsplit
 
 from sparktop.files import connections_that_fit
 from sparktop.model.failure import FailureError, FailureKind
-from sparktop.model.text import clean, reason_of
+from sparktop.model.text import clean, reason_of, short_seconds
 
 _APART = r"[\W_]{0,6}"
 """What may stand between two letters or digits of a secret that is repeated."""
@@ -129,15 +129,18 @@ def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes:
     that had arrived.
     """
     if answering:
-        message = f"{where} is too slow: only {body_bytes} B of its answer came within {deadline_s:g} s"
+        message = (
+            f"{where} is too slow: only {body_bytes} B of its answer came within {short_seconds(deadline_s)}"
+        )
     else:
-        message = f"no answer from {where} within {deadline_s:g} s: is the host up, is the server stuck?"
+        within = f"within {short_seconds(deadline_s)}"
+        message = f"no answer from {where} {within}: is the host up, is the server stuck?"
     return AnswerError(FailureKind.TIMEOUT, message)
 
 
 def no_name_server(where: str, deadline_s: float) -> AnswerError:
     """Return the error for a host name of which no name server has said anything within `deadline_s`."""
-    message = f"no DNS answer for {where} in {deadline_s:g} s: check DNS or use its IP address"
+    message = f"no DNS answer for {where} in {short_seconds(deadline_s)}: check DNS or use its IP address"
     return AnswerError(FailureKind.DNS, message)
 
 

@@ -21,7 +21,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReply
 from sparktop.model.targets import NodeTarget
-from sparktop.model.text import clean, reason_of
+from sparktop.model.text import clean, reason_of, short_seconds
 from sparktop.net.client import read_beside
 from sparktop.sources.agent import NodeReplies
 from sparktop.sources.decode import MOST_BYTES, WireError, decode, decode_ranks
@@ -464,7 +464,9 @@ class SshSource:
                 link = await self._connector.connect()
                 return await link.ask_ranks()
         except TimeoutError:
-            message = f"no answer from sparktop on {self._where} about NCCL within {deadline_s:g} s"
+            message = (
+                f"no answer from sparktop on {self._where} about NCCL within {short_seconds(deadline_s)}"
+            )
             return self._failure(FailureKind.TIMEOUT, message)
         except WireError as error:
             return self._failure(error.kind, f"{self._where}: {error}")

@@ -19,7 +19,7 @@ from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.series import known_sum
 from sparktop.model.targets import LONGEST_POLL_S
-from sparktop.model.text import clean
+from sparktop.model.text import clean, short_seconds
 from sparktop.sources.source import PollResult, Source
 
 _log = logging.getLogger(__name__)
@@ -305,7 +305,7 @@ class PollGroup:
         except Exception as error:  # noqa: BLE001 - the one place that catches a poll's programming errors
             name = clean(slot.source.name, 60)
             if guard.expired():
-                message = f"{name} gave nothing within {deadline_s + _GRACE_S:g} s"
+                message = f"{name} gave nothing within {short_seconds(deadline_s + _GRACE_S)}"
                 return Failure(FailureKind.TIMEOUT, message, self._clock())
             self._log_once(slot, error)
             message = f"a fault in sparktop itself ({type(error).__name__}): its traceback is in the log"

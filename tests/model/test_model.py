@@ -23,7 +23,8 @@ from sparktop.model.explained import ALERTS, BALANCE, LIMITS, RANKS, SPEEDS, STA
 from sparktop.model.ranks import RanksWord
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendState, LimitKind
-from sparktop.model.text import clean, lines_of, with_subject
+from sparktop.model.text import clean, lines_of, short_seconds, with_subject
+from sparktop.net.failure import timeout_error
 from sparktop.store.alerts import RESTARTS_CRITICAL, RESTARTS_WARN, RESTARTS_WITHIN_S
 
 GAP: dict[str, float | None] = {}
@@ -162,6 +163,19 @@ def test_a_crash_loop_is_explained_with_the_limits_of_its_rule() -> None:
 def test_a_subject_is_named_once(text: str, shown: str) -> None:
     """The name of another machine that begins like it is not the subject."""
     assert with_subject("spark1", text) == shown
+
+
+def test_seconds_in_sentences_have_few_digits() -> None:
+    """A deadline is what is left of a time, with all digits of a float."""
+    assert [short_seconds(value) for value in (0.2512, 1.39684, 4.0, 9.96, 131.4)] == [
+        "0.25 s",
+        "1.4 s",
+        "4 s",
+        "10 s",
+        "131 s",
+    ]
+    late = timeout_error("a", 1.39684, answering=False, body_bytes=0)
+    assert str(late) == "no answer from a within 1.4 s: is the host up, is the server stuck?"
 
 
 @pytest.mark.parametrize("char", list("\v\f\x1c\x1d\x1e\x85\u2028\u2029"))

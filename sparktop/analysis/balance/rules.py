@@ -12,7 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sparktop.analysis.balance.spread import fewest_requests
-from sparktop.model.balance import Arrivals, Balance, BalanceWord, Convoys, Swing, short_seconds
+from sparktop.model.balance import Arrivals, Balance, BalanceWord, Convoys, Swing
+from sparktop.model.text import short_seconds
 
 # Names that end in `_Z` and `_SPREAD` are ratios of a measured spread to that of random routing; `_RMS` is
 # the size of a swing relative to an even share, `_CHANCE` a probability, `_S` seconds. `COMING_` limits

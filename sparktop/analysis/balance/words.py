@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 from sparktop.analysis.balance.load_grid import SILENT_S, GroupLoad, LoadGrid, LoadTrack
 from sparktop.analysis.balance.rules import RANDOM_Z, SHORTEST_S, SKEW, STEADY, are_herds
-from sparktop.model.balance import Balance, BalanceWord, short_seconds
+from sparktop.model.balance import Balance, BalanceWord
+from sparktop.model.text import short_seconds
 
 _PAIR = 2
 _WORTH_SAYING_PERCENT = 3.0

@@ -13,8 +13,9 @@ from sparktop.graphics import numbers
 from sparktop.graphics.axes import NOW, PlotAxis, labels_from_cells, time_axis
 from sparktop.graphics.braille import draw_mirrored, lead_row
 from sparktop.graphics.cells import cell_width
-from sparktop.model.balance import Balance, BalanceWord, Swing, balances_read_first, short_seconds
+from sparktop.model.balance import Balance, BalanceWord, Swing, balances_read_first
 from sparktop.model.snapshot import Snapshot
+from sparktop.model.text import short_seconds
 from sparktop.panels.group.graphs import (
     DOWN,
     GUTTER,

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from sparktop.analysis.balance.rules import LIFETIMES, LOOKS_APART_S
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
-from sparktop.model.balance import Balance, BalanceWord, short_seconds
+from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.router import RouterView
+from sparktop.model.text import short_seconds
 from sparktop.panels.group.graphs import strategy_of
 from sparktop.panels.parts.figures import WORD_ROLES, bar_runs, figure, label, label_row, sentence_rows
 from sparktop.panels.parts.text import Row, Run, row_text, row_width, shorten_piece

@@ -424,8 +424,8 @@ def _marks_text(level: LevelResult) -> str:
     ]
     if not marks:
         return UNKNOWN
-    others = f"{len(marks) - 1} more remark{'s' if len(marks) > 2 else ''}"  # noqa: PLR2004 - of others
-    return marks[0].word + (f", {others}" if len(marks) > 1 else "")
+    others = f"{len(marks) - 1} remark{'s' if len(marks) > 2 else ''} below"  # noqa: PLR2004 - of others
+    return marks[0].word + (f" and {others}" if len(marks) > 1 else "")
 
 
 _PERCENT = "{:.0f} %"
