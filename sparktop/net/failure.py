@@ -128,13 +128,10 @@ def timeout_error(where: str, deadline_s: float, *, answering: bool, body_bytes:
     `answering` is whether the response headers had arrived, and `body_bytes` the number of bytes of the body
     that had arrived.
     """
+    within = f"within {short_seconds(deadline_s)}"
+    message = f"no answer from {where} {within}: is the host up, is the server stuck?"
     if answering:
-        message = (
-            f"{where} is too slow: only {body_bytes} B of its answer came within {short_seconds(deadline_s)}"
-        )
-    else:
-        within = f"within {short_seconds(deadline_s)}"
-        message = f"no answer from {where} {within}: is the host up, is the server stuck?"
+        message = f"{where} is too slow: only {body_bytes} B of its answer came {within}"
     return AnswerError(FailureKind.TIMEOUT, message)
 
 

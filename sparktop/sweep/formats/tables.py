@@ -424,8 +424,7 @@ def _marks_text(level: LevelResult) -> str:
     ]
     if not marks:
         return UNKNOWN
-    others = f"{len(marks) - 1} remark{'s' if len(marks) > 2 else ''} below"  # noqa: PLR2004 - of others
-    return marks[0].word + (f" and {others}" if len(marks) > 1 else "")
+    return marks[0].word + (f", {len(marks) - 1} more below" if len(marks) > 1 else "")
 
 
 _PERCENT = "{:.0f} %"
