@@ -16,7 +16,10 @@ from sparktop.model.text import names_in_words
 NO_DIFFERENCE = "no clear difference"
 NO_WINNER = "no clear winner"
 """The best target is clearly better than some of the others only."""
-TOO_SCATTERED = "too scattered to compare"
+USEFUL_RUNS = 3
+"""Least number of runs for an interval: with two, Student's t is 12.7 standard errors wide."""
+TOO_FEW_RUNS = f"too few runs to compare: --runs {USEFUL_RUNS}"
+TOO_SCATTERED = "runs differ too much to compare"
 """The interval of the ratio is so wide that "no clear difference" would say nothing."""
 SCATTERED_RATIO = 1.3
 """Ratio of two values from which on an interval that includes it is that wide."""
@@ -61,6 +64,10 @@ class Judged(Protocol):
         """95 % confidence interval of the ratio of `ahead` to `against`; None without a test."""
 
     @property
+    def runs(self) -> int | None:
+        """The fewest runs of `ahead` and `against`; None if unknown."""
+
+    @property
     def unequal_slots(self) -> Mapping[str, int]:
         """Slots of `ahead` and `against`, where requests wait at the latter alone; else empty."""
 
@@ -97,8 +104,10 @@ def open_words(levels: Iterable[Judged]) -> str:
     open_levels = list(levels)
     if any(level.beats for level in open_levels):
         return NO_WINNER
-    scattered = [is_too_scattered(level.ratio_ci95) for level in open_levels]
-    return TOO_SCATTERED if scattered and all(scattered) else NO_DIFFERENCE
+    if not open_levels or not all(is_too_scattered(level.ratio_ci95) for level in open_levels):
+        return NO_DIFFERENCE
+    fewest = min((level.runs for level in open_levels if level.runs is not None), default=USEFUL_RUNS)
+    return TOO_FEW_RUNS if fewest < USEFUL_RUNS else TOO_SCATTERED
 
 
 def slots_words(level: Judged, name: Name = str) -> str:
@@ -185,7 +194,8 @@ def _stretches(levels: Sequence[JudgedLevel], name: Name) -> Iterator[str]:
         part = list(group)
         where = _places_words([level.where for level in part])
         if kind is Outcome.OPEN:
-            yield f"{ahead} at {where}{largest_lead(part, name)}"
+            words, colon, advice = (ahead or "").partition(":")
+            yield f"{words} at {where}{largest_lead(part, name)}{colon}{advice}"
             continue
         lead = " ".join(filter(None, (percents(part), rivals(part, name))))
         if kind is Outcome.SLOTS:
@@ -247,6 +257,6 @@ def unproven_words(levels: Sequence[JudgedLevel], noise_percent: float, name: Na
 def alike_words(titles: Sequence[str], levels: Iterable[Judged] = ()) -> str:
     """Return that no target wins in several metrics, by their titles within a sentence and their levels."""
     *most, last = titles
-    words = open_words(levels)
-    between = {NO_WINNER: "", TOO_SCATTERED: " the targets"}.get(words, " between the targets")
-    return f"{words}{between} in {', '.join(most)}{' or ' if most else ''}{last}"
+    words, colon, advice = open_words(levels).partition(":")
+    between = {NO_WINNER: "", NO_DIFFERENCE: " between the targets"}.get(words, " the targets")
+    return f"{words}{between} in {', '.join(most)}{' or ' if most else ''}{last}{colon}{advice}"

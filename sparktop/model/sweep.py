@@ -184,6 +184,8 @@ class ComparedLevel(Struct, frozen=True):
     """Whether `ahead` is significantly better than every other column; None: single runs cannot be tested."""
     ratio_ci95: tuple[float, float] | None = None
     """95 % confidence interval of the ratio of `ahead` to `against`; None without a test."""
+    runs: int | None = None
+    """The fewest runs of `ahead` and `against`; None if unknown."""
     unequal_slots: Mapping[str, int] = field(default_factory=dict)
     """Slots of `ahead` and `against`, where requests wait at the latter alone; else empty."""
     where: str = ""

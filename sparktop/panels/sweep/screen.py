@@ -315,7 +315,7 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
         simulated=view.simulated,
         status=status_run(view),
         note=key_hint,
-        footnote=marks_key(view, inner - len(key_hint) - 2, rows) if view.status.over else [],
+        footnote=marks_key(view, inner - len(key_hint) - _CORNERS, rows) if view.status.over else [],
         selected=selected,
     )
 

@@ -6,7 +6,7 @@ table of a capacity search stand the loads that it tried and how its conditions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -327,7 +327,7 @@ scattered that it cannot be told from it."""
 _RANK_SIGNS = {
     ColumnRank.BEST: (BEST, "best value", "best"),
     ColumnRank.TIED: (ALIKE, "no clear difference from it", "unclear"),
-    ColumnRank.SCATTERED: (SCATTERED, "perhaps as good: it cannot be told from it", "perhaps as good"),
+    ColumnRank.SCATTERED: (SCATTERED, "may be as good: its runs are few or differ much", "may be as good"),
 }
 """(Sign, meaning, meaning in few words) of each rank."""
 MARK_SIGNS = {MarkKind.WARNING: "!", MarkKind.SLOW: "▾", MarkKind.NOTE: "·"}
@@ -349,6 +349,8 @@ STATES = {
 """(sign, role) of each state of a level."""
 _STATE_WORDS = {LevelState.AHEAD: "to come", LevelState.SETTLING: "waiting until idle"}
 """States whose value, which recordings have, says less."""
+_WITH_VALUES = (LevelState.DONE, LevelState.PART, LevelState.CUT_SHORT)
+"""States of an ended sweep's levels whose rows have values in place of the state's word."""
 _WITHOUT_RUNS = frozenset({LevelState.AHEAD, LevelState.NOT_MADE, LevelState.LEFT_OUT})
 _BAR = 14
 _WORDS, _MOST_WORDS, _WIDE_WORDS = 10, 24, 30
@@ -516,7 +518,18 @@ def marks_key(view: SweepView, room: int, shown: Sequence[Row] | None = None) ->
     if shown is not None:
         signs = {sign for row in shown for text, _ in row for sign in text}
         legends = [_of_signs(legend, signs) for legend in legends]
-    return next((row for row in legends if row_width(row) <= room), [])
+    return _fitting(legends, room)
+
+
+def _fitting(legends: Iterable[Row], room: int) -> Row:
+    """Return the first legend that fits into `room` cells, else of the last one the first pairs that do."""
+    legend: Row = []
+    for legend in legends:
+        if row_width(legend) <= room:
+            return legend
+    while row_width(legend) > room:
+        legend = legend[:-2]
+    return legend
 
 
 def _of_signs(legend: Row, signs: Container[str]) -> Row:
@@ -532,7 +545,10 @@ def _signs_row(
     *,
     short: bool = False,
 ) -> Row:
-    """Return the signs of ranks in `columns` and of marks with their meaning: of marks `words` if given."""
+    """Return the signs of ranks in `columns`, of marks and of ended levels, each with its meaning.
+
+    That of marks are `words` if given. In a search the signs of levels are verdicts, as another column says.
+    """
     metrics = {column.metric for column in columns}
     ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in metrics}
     kinds = {mark.kind for row in view.rows for mark in row.marks}
@@ -542,6 +558,11 @@ def _signs_row(
     for kind, sign in MARK_SIGNS.items():
         text = words[kind] if words else kind.value
         row += [(f" {sign}", _MARK_ROLES[kind]), label(f" {text} ")] if kind in kinds else []
+    is_told = view.status.over and not view.searches
+    states = {level.state for level in all_levels(view)} if is_told else set()
+    for state in filter(states.__contains__, _WITH_VALUES):
+        sign, role = STATES[state]
+        row += [(f" {sign}", role), label(f" {state.value} ")]
     return row
 
 
@@ -614,8 +635,7 @@ def _legend_row(view: SweepView, above: int, below: int, width: int) -> Row:
     more: Row = [label(f"{' '.join(hidden)} more, {'PgDn' if below else 'PgUp'}")] if hidden else []
     columns = columns_for(view, width)
     legends = (_signs_row(view, columns, short=short) for short in (False, True))
-    room = width - row_width(more) - 2
-    row = [label("  "), *next((legend for legend in legends if row_width(legend) <= room), [])]
+    row = [label("  "), *_fitting(legends, width - row_width(more) - 2)]
     tried = [load for search in view.searches for load in search.tried if load.holds is not None]
     has_more = any(len(_main_marks(one)) > 1 for one in view.rows)
     is_unsure = not all(load.certain for load in tried)

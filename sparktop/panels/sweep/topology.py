@@ -14,9 +14,9 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.graphics.numbers import UNKNOWN
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
-    TOO_SCATTERED,
     UNFAIR,
     Outcome,
+    is_too_scattered,
     lead_words,
     open_words,
     outcome,
@@ -184,7 +184,7 @@ def _level_row(
         is_unbeaten = is_open and level.significant is False and name not in level.beats
         sign, role = "", "title"
         if is_unbeaten:
-            sign = SCATTERED if open_words([level]) == TOO_SCATTERED else ALIKE
+            sign = SCATTERED if is_too_scattered(level.ratio_ci95) and not level.beats else ALIKE
         if is_winner:
             sign, role = BEST, "good"
         if value is None:

@@ -401,6 +401,7 @@ def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[st
         against=against,
         percent=beside.percent,
         ratio_ci95=beside.ratio_ci95,
+        runs=min(len(figures[name].runs) for name in (ranked[0], against)) or None,
         significant=is_proven,
         unequal_slots=unequal_slots,
         changes=changes_to_baseline,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import UNKNOWN
-from sparktop.model.judgement import NOT_TESTED, UNFAIR, UNPROVEN, trend, whole_percent_change
+from sparktop.model.judgement import NOT_TESTED, UNFAIR, UNPROVEN, USEFUL_RUNS, trend, whole_percent_change
 from sparktop.model.load import Level, LoadKind, LoadMode
 from sparktop.model.statistics import P95_FROM
 from sparktop.model.text import names_in_words
@@ -57,7 +57,6 @@ from sparktop.sweep.formats.tables import (
     winners,
 )
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, ProbeResult, SweepResult, level_of
-from sparktop.sweep.run.validity import LEAST_RUNS
 from sparktop.sweep.terms.definitions import (
     DECODE_IN_POSTS,
     METRICS,
@@ -261,8 +260,8 @@ def _commands(result: SweepResult, again: Sequence[str], open_signs: Sequence[st
         commands[-1] = (f"{words} ({len(launch_commands) - _MOST_COMMANDS} more in the report)", line)
     if again:
         runs = ""
-        if open_signs and result.plan.runs is not None and result.plan.runs < LEAST_RUNS:
-            runs = f"; --runs {LEAST_RUNS} may prove leads with {' or '.join(open_signs)}"
+        if open_signs and result.plan.runs is not None and result.plan.runs < USEFUL_RUNS:
+            runs = f"; --runs {USEFUL_RUNS} may prove leads with {' or '.join(open_signs)}"
         words = f"the same load again, with your addresses (make install in sparktop's repository){runs}"
         commands += [(words, command) for command in again[:_MOST_AGAIN]]
         words = "to compare: save this post as post.md; this shows your newest sweep beside it"

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 from sparktop.graphics.numbers import UNKNOWN, signed
 from sparktop.model.judgement import (
     NO_DIFFERENCE,
-    TOO_SCATTERED,
     UNFAIR,
     UNPROVEN,
     Outcome,
+    is_too_scattered,
     open_words,
     outcome,
     slots_words,
@@ -124,8 +124,8 @@ def winners(
         elif signs and winner != UNKNOWN and outcome(row) is Outcome.OPEN:
             floor, lead = comparison.noise_floor_percent.get(metric, 0.0), row.percent or 0.0
             winner = UNPROVEN if row.percent is None or abs(lead) > floor else EVEN_SIGN
-            if open_words([row]) == TOO_SCATTERED:
-                winner = TOO_SCATTERED
+            if is_too_scattered(row.ratio_ci95) and not row.beats:
+                winner = open_words([row])
             elif row.ahead is not None and abs(lead) > floor:
                 whom = _against_words(row, meaning)
                 winner = f"{UNKNOWN} ({code(row.ahead)} {whole_percent_change(lead)}{whom}, {UNPROVEN})"

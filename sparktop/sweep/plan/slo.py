@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable
 
 from sparktop.errors import UsageError, did_you_mean
+from sparktop.model.judgement import USEFUL_RUNS
 from sparktop.model.load import LoadMode
 from sparktop.model.statistics import P90_FROM, P95_FROM, P99_FROM
 from sparktop.model.text import clean
@@ -20,9 +21,6 @@ from sparktop.sweep.terms.definitions import LATENCIES, METRICS, RATES
 
 MOST_CONCURRENCY = 4096
 """Highest concurrency that a search for SLO limits tries."""
-LEAST_RUNS = 3
-"""Minimum number of runs of a level in an SLO search: the confidence interval of two runs is ± 9 standard
-deviations wide."""
 STREAM = "stream_tps"
 """Name of the token rate of one stream in conditions."""
 SHARES = {"p10": 0.1, "p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99}
@@ -167,5 +165,5 @@ def runs_needed(plan: Plan, concurrency: int) -> int:
     This is the plan's number, or more if the plan's conditions need more runs or requests.
     """
     if plan.mode is LoadMode.STEADY:
-        return max(plan.runs, LEAST_RUNS)
-    return max(plan.runs, LEAST_RUNS, -(-requests_needed(plan.slo) // concurrency))
+        return max(plan.runs, USEFUL_RUNS)
+    return max(plan.runs, USEFUL_RUNS, -(-requests_needed(plan.slo) // concurrency))

@@ -624,6 +624,8 @@ class ComparisonRow(AxisPart):
     """Difference of the best target from `against`, in percent; negative if lower values are better."""
     ratio_ci95: tuple[Finite, Finite] | None = None
     """95 % confidence interval of the ratio of the best target to `against`."""
+    runs: Count | None = None
+    """The fewest runs of these two; None if unknown."""
     significant: bool | None = None
     """True if the best target is significantly better than every other one; None for single runs whose
     difference is beyond the noise floor."""

@@ -12,12 +12,12 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from sparktop.model.judgement import USEFUL_RUNS
 from sparktop.model.load import CallStart, EndReason, LoadKind
 from sparktop.model.statistics import least_values, quantile, unbiased_quantile, wilson
 from sparktop.sweep.plan.capacity import AFTER_HUMAN, AFTER_TOOL, share_needed
 from sparktop.sweep.plan.plan import Capacity, SloCondition
 from sparktop.sweep.plan.slo import (
-    LEAST_RUNS,
     SHARES,
     STREAM,
     parts_of,
@@ -170,7 +170,7 @@ def quantile_interval(runs: Sequence[Sequence[float]], share: float) -> tuple[fl
     """Return the 95 % confidence interval of the quantile `share` (0 to 1) from the values of each run.
 
     Consecutive runs are grouped until each group has enough values for the quantile. None for fewer than
-    `LEAST_RUNS` groups, or if any value is 0 or negative.
+    `USEFUL_RUNS` groups, or if any value is 0 or negative.
     """
     least, groups = least_values(share), []
     group: list[float] = []
@@ -181,7 +181,7 @@ def quantile_interval(runs: Sequence[Sequence[float]], share: float) -> tuple[fl
             group = []
     if group and groups:
         groups[-1] = sorted([*groups[-1], *group])
-    if len(groups) < LEAST_RUNS or min(values[0] for values in groups) <= 0:
+    if len(groups) < USEFUL_RUNS or min(values[0] for values in groups) <= 0:
         return None
     figure = Rate.of_runs([math.log(unbiased_quantile(values, share)) for values in groups])
     if figure is None or figure.ci95 is None:

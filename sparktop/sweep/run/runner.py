@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from time import monotonic
 
 from sparktop.errors import SparktopError, UsageError
+from sparktop.model.judgement import USEFUL_RUNS
 from sparktop.model.load import Level, LoadMode, LoadPoint, concurrency_point
 from sparktop.model.targets import ModelFacts
 from sparktop.model.text import with_subject
@@ -21,7 +22,7 @@ from sparktop.sweep.compare.ratio import LEAST_RUNS as LEAST_RATIO_RUNS
 from sparktop.sweep.generator.connection import limit_message
 from sparktop.sweep.plan.capacity import with_fitting_conversations
 from sparktop.sweep.plan.plan import Plan, RunBatch, run_batches, run_numbers
-from sparktop.sweep.plan.slo import LEAST_RUNS, MOST_CONCURRENCY, rises, runs_needed
+from sparktop.sweep.plan.slo import MOST_CONCURRENCY, rises, runs_needed
 from sparktop.sweep.result.level import refused_level
 from sparktop.sweep.result.results import LevelResult, SweepResult, level_of
 from sparktop.sweep.run.capacity import (
@@ -421,8 +422,8 @@ class SweepRunner:
         if plan.search_rate:
             return RateSearch(await maker.measure_alone(prepared), most_per_s(plan))
         limit = min(MOST_CONCURRENCY, maker.worker.most_connections or MOST_CONCURRENCY)
-        if plan.runs < LEAST_RUNS:
-            few = f"each level gets {LEAST_RUNS} runs: fewer have no interval to judge by"
+        if plan.runs < USEFUL_RUNS:
+            few = f"each level gets {USEFUL_RUNS} runs: fewer have no interval to judge by"
             self._emit(Notice(f"{name}: {few}"))
         of_server = [rises(condition) for condition in plan.slo]
         return SloSearch(plan.concurrency, limit, falls=not all(of_server), rises=any(of_server))

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from msgspec import Struct, field
 
+from sparktop.model.judgement import USEFUL_RUNS
 from sparktop.model.load import Level, LoadMode, TokenSource
 from sparktop.model.series import known_max, known_mean
 from sparktop.model.statistics import P90_FROM
@@ -73,8 +74,6 @@ LEAST_BURST, BURST_SHARE, FASTEST_TOKEN_MS = 4.0, 0.1, 1.0
 of them must have taken, and the shortest time of a token of one stream."""
 LEAST_LIFETIMES = 3
 """Least length of a steady run in median durations of a request: shorter ones are mostly begin and end."""
-LEAST_RUNS = 3
-"""Least number of runs for an interval: with two, Student's t is 12.7 standard errors wide."""
 LEAST_KEPT_SHARE = 0.8
 """Share of the rate of the faster half of a level's runs that the slower half must have."""
 MOST_THROTTLED_PERCENT = 1.0
@@ -360,16 +359,16 @@ def _duration_doubts(plan: Plan, level: LevelResult, facts: LevelFacts) -> Itera
         return  # a search has intervals of its own
     if level.agents is not None:
         yield from conversation_doubts(level)
-    elif level.runs < LEAST_RUNS:
+    elif level.runs < USEFUL_RUNS:
         few = "a single run is" if level.runs == 1 else f"{level.runs} runs are"
-        yield Validity(code=FEW_RUNS, message=f"{few} too few for a useful interval; make {LEAST_RUNS}")
+        yield Validity(code=FEW_RUNS, message=f"{few} too few for a useful interval; make {USEFUL_RUNS}")
 
 
 def _trend_doubts(level: LevelResult, *, routed: bool) -> Iterator[Validity]:
     """Yield a reason to doubt the level if its first runs are all faster or all slower than its last ones."""
     rate = level.decode_tps or level.sustained_tps
     values = () if rate is None else rate.values
-    if len(values) < LEAST_RUNS:
+    if len(values) < USEFUL_RUNS:
         return
     half = len(values) // 2
     first, middle, last = values[:half], values[half:-half], values[-half:]

@@ -315,8 +315,10 @@ def _rank_beside(
         if row is not None and row.ahead == best.target and row.significant is not None:
             if key.target in row.beats:
                 return None
-            is_unclear = key.target == row.against and is_too_scattered(row.ratio_ci95)
-            return ColumnRank.SCATTERED if is_unclear else ColumnRank.TIED
+            ratio = figures[best][metric].mean / (figures[key][metric].mean or 1.0)
+            # The interval of a ratio that is not clear goes from beyond the ratio to beyond 1.
+            interval = row.ratio_ci95 if key.target == row.against else (ratio, ratio)
+            return ColumnRank.SCATTERED if is_too_scattered(interval) else ColumnRank.TIED
     values = figures[best][metric], figures[key][metric]
     if clearly_best(*values) is not False:
         return None

@@ -98,6 +98,7 @@ def _compared_metric(
                 percent=row.percent,
                 significant=row.significant,
                 ratio_ci95=row.ratio_ci95,
+                runs=row.runs,
                 unequal_slots=row.unequal_slots,
                 where=where,
             )

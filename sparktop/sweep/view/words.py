@@ -20,6 +20,7 @@ from sparktop.model.judgement import (
     NO_WINNER,
     NOT_TESTED,
     UNFAIR,
+    USEFUL_RUNS,
     Name,
     Outcome,
     alike_words,
@@ -679,7 +680,10 @@ def _headline_of_length(
     if others:
         parts.append(f"no clear gain at {_points_words(others)}")
     if best.scattered:
-        parts.append(f"perhaps as good, too scattered to tell: {_points_words(best.scattered)}")
+        values = (level.figure(metric) for level in (best.best, *best.scattered))
+        is_few = any(value is not None and len(value.runs) < USEFUL_RUNS for value in values)
+        why = f"too few runs to tell, --runs {USEFUL_RUNS}" if is_few else "runs differ too much"
+        parts.append(f"{_points_words(best.scattered)} may be as good: {why}")
     parts += [NOT_TESTED] if best.is_untested else []
     beyond = _words_beyond_best(result, target, levels, named, others, metric) if len(levels) > 1 else ""
     return "; ".join(parts) + beyond

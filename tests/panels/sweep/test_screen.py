@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import cycle
 
 import pytest
 from hypothesis import given, settings
@@ -252,20 +253,28 @@ def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
         edge = row_text(sweep_band(view, *size)[-1])
         assert "◆ best" in edge
         assert "◇ no clear difference" in edge
+    marks = tuple(Mark("code", "a long word of a mark" * 2, "", kind) for kind in MarkKind)
+    every_rank = zip(view.rows, cycle(ColumnRank), strict=False)
+    rows = [replace(row, ranks={"decode_tps": rank}, marks=marks) for row, rank in every_rank]
+    full = replace(view, rows=tuple(rows))
+    edges = [row_text(sweep_band(full, 80, 9, selected=selected)[-1]) for selected in (False, True)]
+    assert all("◆ best  ◇ unclear  ◌ may be as good  ! warning" in edge for edge in edges)
+    assert ("▾ why slow" in edges[0], "enter whole sweep" in edges[1]) == (True, True)
+    assert "✓ done" in row_text(sweep_band(full, 120, 13)[-1])
     plain = replace(view, rows=tuple(replace(row, ranks={}, marks=()) for row in view.rows))
     assert not set("◆◇!▾") & set(row_text(table_rows(plain, 120, 12)[-1]))
     scattered = replace(
         view, rows=tuple(replace(row, ranks={"decode_tps": ColumnRank.SCATTERED}) for row in view.rows)
     )
-    assert "◌ perhaps as good: it cannot be told from it" in row_text(table_rows(scattered, 120, 12)[-1])
+    assert "◌ may be as good: its runs are few or differ much" in row_text(table_rows(scattered, 120, 12)[-1])
     assert all("◌" in row_text(row) for row in table_rows(scattered, 120, 12)[1:2])
-    assert "◌ perhaps as good" in row_text(marks_key(scattered, 60))
+    assert "◌ may be as good" in row_text(marks_key(scattered, 60))
     peak = {"peak_tps": ColumnRank.SCATTERED}
     hidden = replace(view, rows=tuple(replace(row, ranks={**row.ranks, **peak}) for row in view.rows))
     edge = row_text(sweep_band(hidden, 80, 9, selected=True)[-1])
     assert "◆ best" in edge
     assert "◌" not in edge, "a sign that is not on the panel"
-    assert "◌ perhaps as good" in row_text(marks_key(hidden, 100))
+    assert "◌ may be as good" in row_text(marks_key(hidden, 100))
     narrow = row_text(marks_key(view, 50))
     assert "◇ unclear" in narrow  # where it is not shown that values are alike
     notes = [Mark("client_lag", f"too high by {at}", "", MarkKind.NOTE, ttft_percent=at) for at in (0.4, 1.4)]

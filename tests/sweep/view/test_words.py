@@ -114,11 +114,23 @@ def test_chance_is_named() -> None:
     assert answered(unsure).endswith("; no clear gain at c = 8")
     lower = [*unsure, level(16, 50, 51, 52)]
     assert answered(lower).endswith("; no clear gain at c = 8; at c = 16 −49 %")
-    scattered = answered([level(4, 80, 100, 120), level(8, 90, 190, 230)])
-    assert scattered.startswith("best: c = 8, 170.0 tok/s decode; ")
-    assert scattered.endswith("; perhaps as good, too scattered to tell: c = 4")
+    for runs, why in (
+        ((80, 100, 120), "runs differ too much"),
+        ((80, 120), "too few runs to tell, --runs 3"),
+    ):
+        scattered = answered([level(4, *runs), level(8, 90, 190, 230)])
+        assert scattered.startswith("best: c = 8, 170.0 tok/s decode; ")
+        assert scattered.endswith(f"; c = 4 may be as good: {why}")
     single = [level(4, 100), level(8, 110)]
     assert "; too few runs to test; still rising" in answered(single)
+
+
+def test_every_value_far_from_the_best_that_is_not_clear_may_be_as_good() -> None:
+    """Of 332, 245 and 190, in two runs each, neither is clear: the farthest is not the most alike."""
+    rates = {"a": (189, 192), "b": (302, 362), "c": (243, 247)}
+    found = result_view(made_sweep(*((name, [level(32, *runs)]) for name, runs in rates.items())))
+    ranks = [row.ranks.get("decode_tps") for row in found.rows]
+    assert ranks == [ColumnRank.SCATTERED, ColumnRank.BEST, ColumnRank.SCATTERED]
 
 
 def throttled(made: LevelResult) -> LevelResult:
