@@ -111,8 +111,12 @@ class GroupBalances:
 
         At `at` (monotonic seconds) it is known in how many seconds a verdict is expected.
         """
-        watches = [self._watches[group.name] for group in self._groups if group.name in self._watches]
-        newest = ((watch.balance, watch.known_in_s(at)) for watch in watches)
+        watches = [
+            (self._watches[group.name], any(member.halted for member in group.members))
+            for group in self._groups
+            if group.name in self._watches
+        ]
+        newest = ((watch.balance, None if halted else watch.known_in_s(at)) for watch, halted in watches)
         return tuple(
             balance if left_s is None else replace(balance, known_in_s=left_s)
             for balance, left_s in newest

@@ -113,6 +113,10 @@ class BalanceWatch:
             return None
         if balance.sample_hz is None or balance.is_slow:
             return None
+        from sparktop.analysis.balance.rules import PRESENT_SHARE, lacks_load  # late: comes after seconds
+
+        if lacks_load(balance) or (balance.samples_percent or 0.0) < 100 * PRESENT_SHARE:
+            return None  # time alone brings no verdict
         left_s = balance.needed_s - balance.window_s - 1 / balance.sample_hz
         if balance.word_now is not BalanceWord.UNKNOWN:  # the next evaluation may confirm it
             known_at_s = (period(self.judged_at_s) + 1) * EVERY_S

@@ -28,7 +28,6 @@ from sparktop.analysis.balance.rules import (
     SKEW,
     STEADY,
     are_unequal,
-    is_full_window,
     is_steady,
     ratio_text,
     request_shares,
@@ -84,6 +83,7 @@ def judge_group(group: JudgedGroup, watch: BalanceWatch, at: float) -> Balance:
         life_s,
         strategy,
         watch.pace,
+        None if watch.balance is None else watch.balance.period_s,
         prefills=group.role is Role.PREFILL,
         router=None if bypassed else group.router_name,
         bypassed=group.router_name if bypassed else None,
@@ -149,7 +149,7 @@ def _unless_halted(balance: Balance, group: JudgedGroup) -> Balance:
         lost_error_points=None,
         lost_unknown=reason,
     )
-    if balance.word_now.bad or (balance.word_now is BalanceWord.UNKNOWN and not is_full_window(balance)):
+    if balance.word_now.bad:
         return balance
     word, others = BalanceWord.UNKNOWN, balance.reasons[1:]
     return replace(

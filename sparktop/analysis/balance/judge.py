@@ -51,7 +51,7 @@ from sparktop.analysis.balance.step_time import FLAT, group_pace, lost_by_chance
 from sparktop.analysis.balance.swings import find_swing, swing_score
 from sparktop.model.balance import SLOW_S, Balance, BalanceWord, GroupPace, Swing
 from sparktop.model.router import stale_s
-from sparktop.model.series import LATE, known_mean
+from sparktop.model.series import LATE, known_mean, known_values
 
 # Groups that are sampled seldom, as through a Prometheus.
 #
@@ -296,13 +296,13 @@ def spread_by_poll_times(grid: LoadGrid) -> float | None:
     return by_polls / between_backends if between_backends > 0 else math.inf
 
 
-def turning_spread(z: float | None, swing: Swing | None, backends: int) -> float:
+def turning_spread(z: float | None, swing: Swing | None, backends: int) -> float | None:
     """Return how widely the loads swing beyond chance; about 0 for random routing.
 
     This is the part of the loads' spread `z` that varies in time, minus 1, times √(backends - 1). The last
-    factor makes groups of different sizes comparable. 0 if the spread is unknown.
+    factor makes groups of different sizes comparable. None if the spread is unknown.
     """
-    return 0.0 if z is None or swing is None else (z * swing.moving_share - 1) * math.sqrt(backends - 1)
+    return None if z is None or swing is None else (z * swing.moving_share - 1) * math.sqrt(backends - 1)
 
 
 SHORTEST_S, LONGEST_S = rules.SHORTEST_S, 600.0
@@ -313,6 +313,8 @@ _SWINGS = frozenset({"rhythm", "turns", "convoys", "herds"})
 _USUAL_S = 60.0
 """Seconds analysed where the history is long enough, so that a swing of 6 s shows 10 cycles; 45 s are enough
 for a verdict."""
+_SAME_PERIOD = 0.25
+"""Two judgements see one period if theirs differ by at most this share."""
 _WITHOUT_E2E_S = 180.0
 """Seconds analysed while the life of a request is unknown."""
 
@@ -379,7 +381,9 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         word_now=words[0],
         also=tuple(words[1:]),
         confidence=_confidence(grid, measured, words[0]),
-        period_s=_period_of_swing(measured, met, turned_s) if words[0] is BalanceWord.OSCILLATING else None,
+        period_s=_period_of_swing(measured, met, turned_s, load.period_s)
+        if words[0] is BalanceWord.OSCILLATING
+        else None,
     )
     return _with_reasons(result, load, grid, met, why)
 
@@ -457,7 +461,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         skew_backend=None if ahead is None else names[ahead],
         turns=turns,
         turns_of_one=turns_of_one,
-        turning_spread=None if z is None else turning_spread(z, swing, count),
+        turning_spread=turning_spread(z, swing, count),
         steadiness=steadiness,
         swing=swing,
         arrivals=find_herds(grid.tracks, newest_s, grid.span_s, grid.step_s, load.e2e_s),
@@ -508,12 +512,14 @@ def _verdict_words(
     """
     present = min(grid.present)
     needs = balance_words.needs_more_sentence(measured.needed_s, grid, load.e2e_s)
-    if grid.span_s < SHORTEST_S - grid.step_s:
-        return [BalanceWord.UNKNOWN], needs
+    if rules.lacks_load(measured):
+        needs = balance_words.WAITS_FOR_LOAD
     if present < rules.PRESENT_SHARE:
         index = grid.present.index(present)
         return [BalanceWord.UNKNOWN], balance_words.gaps_sentence(grid.tracks[index].name, present)
-    if (measured.mean_total or 0.0) < len(grid.loads):
+    if grid.span_s < SHORTEST_S - grid.step_s:
+        return [BalanceWord.UNKNOWN], needs
+    if rules.lacks_load(measured):
         return [BalanceWord.IDLE], None
     words: list[BalanceWord] = []
     if met & _SWINGS:
@@ -705,21 +711,29 @@ def _swing_sentence(result: Balance, met: frozenset[str]) -> str:
     return balance_words.turns_sentence(result) if "turns" in met else balance_words.herds_sentence(result)
 
 
-def _period_of_swing(measured: Balance, met: frozenset[str], turned_s: float | None) -> float | None:
+def _period_of_swing(
+    measured: Balance, met: frozenset[str], turned_s: float | None, before_s: float | None
+) -> float | None:
     """Return the period of a swing in seconds; None if unknown.
 
     `met` has the names of the rules that are met. The period is that of the first of these that applies:
     changes of the lead (for two backends only), the rhythm (if it describes the swing best), convoys, and
-    otherwise backends that go from full to empty and back, which takes `turned_s`.
+    otherwise backends that go from full to empty and back, which takes `turned_s`. Where it differs from the
+    period `before_s` of the judgement before, another that is nearly that is returned: a swing keeps it.
     """
-    swing, swap, convoys = measured.swing, measured.swap_s, measured.convoys
-    if _swaps_the_lead(measured) and len(measured.backends) == rules.PAIR and swap is not None:
-        return 2 * swap
-    if _rhythm_says_most(swing, met) and swing is not None:
-        return swing.period_s
-    if convoys is not None and convoys.period_s is not None and "convoys" in met:
-        return convoys.period_s
-    return turned_s
+    is_pair, swing, convoys = len(measured.backends) == rules.PAIR, measured.swing, measured.convoys
+    swap_s = 2 * measured.swap_s if is_pair and measured.swap_s is not None else None
+    rhythm_s = None if swing is None else swing.period_s
+    convoy_s = None if convoys is None else convoys.period_s
+    first_s = convoy_s if convoy_s is not None and "convoys" in met else turned_s
+    if _rhythm_says_most(swing, met):
+        first_s = rhythm_s
+    if _swaps_the_lead(measured) and swap_s is not None:
+        first_s = swap_s
+    if before_s is None:
+        return first_s
+    known_s = known_values((first_s, swap_s, rhythm_s, convoy_s, turned_s))
+    return next((one for one in known_s if abs(one - before_s) <= _SAME_PERIOD * before_s), first_s)
 
 
 def _confidence(grid: LoadGrid, measured: Balance, word: BalanceWord) -> float | None:

@@ -390,6 +390,8 @@ class GroupLoad(Struct, frozen=True, eq=False):
     """The routing strategy that the router reports."""
     pace: GroupPace = GroupPace()
     """Step times of an earlier window, for a window whose batches do not vary enough."""
+    period_s: float | None = None
+    """The period of the swing by the judgement before; None without one."""
     prefills: bool = False
     """True for prefill workers: their throughput does not grow with the batch, and generated tokens do not
     measure it."""

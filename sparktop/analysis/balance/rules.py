@@ -434,6 +434,11 @@ def is_full_window(balance: Balance) -> bool:
     return full and (balance.samples_percent or 0.0) >= _FULL_PERCENT
 
 
+def lacks_load(balance: Balance) -> bool:
+    """Return whether a group has nothing to split: on average less than one request for each backend."""
+    return (balance.mean_total or 0.0) < len(balance.backends)
+
+
 PIECES = 8
 """Pieces of a time window whose ratios are compared."""
 MEANT_S = 600.0
@@ -572,16 +577,19 @@ def enough_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     is_full_window = balance.sample_hz is not None and balance.window_s >= needed_s - 1 / balance.sample_hz
     least = fewest_requests(max(PAIR, len(balance.backends)))
     judged = balance.word_now not in {BalanceWord.UNKNOWN, BalanceWord.IDLE}
+    observed_s = max(balance.window_s, needed_s) if is_full_window else balance.window_s
+    is_compared = balance.sample_hz is not None
     return (
         RuleCheck(
             "enough",
             "Was it watched long enough?",
             "time observed",
-            max(balance.window_s, needed_s) if is_full_window else balance.window_s,
+            observed_s if is_compared else None,
             needed_s,
             "needed: 8 × the median E2E, as a swing lasts about two of them, and at least 45 s; then two "
             "judgements must agree",
             "s",
+            but="" if is_compared else next(iter(balance.reasons), ""),
             shown="time without interruption",
         ),
         RuleCheck(

@@ -41,6 +41,10 @@ _NO_ROUTER = (
 )
 
 
+WAITS_FOR_LOAD = "waits for load: on average less than one request for each backend"
+"""Why there is no verdict yet, of a group without load."""
+
+
 def needs_more_sentence(needed_s: float, grid: LoadGrid, e2e_s: float | None) -> str:
     """Return the sentence that says how many seconds of samples are needed, how many there are, and why.
 

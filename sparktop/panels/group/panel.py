@@ -284,11 +284,11 @@ def answers(balance: Balance) -> list[tuple[RuleCheck, bool | None]]:
     starves = BalanceWord.STARVED in {balance.word_now, *balance.also}
 
     def is_answered(check: RuleCheck) -> bool:
-        if check.code == "enough":
-            return True
         if check.value is None or _is_open(check):
             return False
-        return (judged or check.code == "requests") and (starves or not check.unsure)
+        return check.code == "enough" or (
+            (judged or check.code == "requests") and (starves or not check.unsure)
+        )
 
     return [(check, check.holds if is_answered(check) else None) for check in rules.checks(balance)]
 

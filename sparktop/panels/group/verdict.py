@@ -137,7 +137,7 @@ def _value_pieces(balance: Balance) -> list[Row]:
     if balance.is_slow and not balance.word.bad:
         return [*values, *([label(reason)] for reason in balance.reasons[:1])]
     if balance.word is BalanceWord.UNKNOWN:
-        values += [] if _shows_progress(balance) else [[label(reason)] for reason in balance.reasons[:1]]
+        values += [[label(reason)] for reason in balance.reasons[:1]] if balance.known_in_s is None else []
         values += _window_pieces(balance)
     return values
 

@@ -100,12 +100,16 @@ def by_turns(seed: int) -> list[list[float]]:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_convoys_by_turns_are_called_oscillating(seed: int) -> None:
-    """Two convoys without a constant period are called oscillating, by the rule on convoys."""
+    """By the rule on convoys, without a constant period; a swing keeps the period that it had before."""
     columns = by_turns(seed)
     found = judge(GroupLoad("g", tracks_of(columns, 1.0), CONVOY_LIFE_S), CONVOY_SECONDS - 1.0)
     assert found.word is Is.OSCILLATING
     assert (found.confidence or 0.0) > 0.5
     assert found.convoys is not None
+    assert found.swing is not None
+    before_s = 1.1 * (found.swing.period_s or 0.0)
+    again = GroupLoad("g", tracks_of(columns, 1.0), CONVOY_LIFE_S, period_s=before_s)
+    assert judge(again, CONVOY_SECONDS - 1.0).period_s == pytest.approx(before_s, rel=0.25)
     grid = grid_of(columns)
     assert rules.rule_holds(
         rules.convoys_checks, measure(GroupLoad("g", grid.tracks, CONVOY_LIFE_S), grid, 45.0)[0]

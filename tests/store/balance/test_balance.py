@@ -261,6 +261,34 @@ def test_a_sweep_raises_no_alarm_about_its_own_load() -> None:
     assert [one.id for one in judged.alerts] == ["balance:proxy:oscillating"]
 
 
+@pytest.mark.parametrize(
+    ("loads", "asleep", "reason"),
+    [
+        ((0.0, 0.0), "", "waits for load: on average less than one request for each backend"),
+        ((8.0, 8.0), "spark-b", "spark-b (asleep) does not serve its requests"),
+        ((8.0,), "", "only spark-a reports its load now; a balance needs two"),
+    ],
+)
+def test_no_verdict_is_due_where_time_alone_brings_none(
+    loads: tuple[float, ...], asleep: str, reason: str
+) -> None:
+    """Without load, while requests are held, with one server: it says what it waits for, in one voice."""
+    pair = Pair()
+    for second in range(30):
+        pair.at = START + second
+        for name, load in zip(NAMES, loads, strict=False):
+            told = lane("0", load, 0.0, 64.0 * second)
+            pair.tell(name, replace(told, asleep=name == asleep))
+        seen = pair.look()
+    (found,) = seen.balance
+    assert (found.word, found.known_in_s, found.reasons[0]) == (Is.UNKNOWN, None, reason)
+    drawn = "\n".join(row_text(row) for row in evidence_screen(found, seen, 160, 60))
+    assert reason in drawn
+    assert "verdict " not in drawn.partition("can it be judged?")[0]
+    assert "interruption 0 s" not in drawn
+    assert "to-and-fro score 0.00" not in drawn
+
+
 @pytest.mark.parametrize("through", ["", "other"])
 def test_no_router_is_judged_on_the_load_of_a_sweep_that_does_not_pass_it(through: str) -> None:
     """A sweep of one server, or of both through another router: the split of the requests is its own."""
