@@ -208,7 +208,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
     client = PrometheusClient(target)
     finder = Finder(target, client)
     try:
-        clocks = await client.clocks()
+        _, ahead_s = await client.clock_shift()
         await finder.find()
     except AnswerError as error:
         failure = failure_check(f"{target.name} query", error)
@@ -217,7 +217,7 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
         await client.close()
     servers, down, every_s = finder.servers, finder.down, finder.every_s
     groups = len({server.group for server in servers})
-    checks = [reach, _prometheus_clock_check(target.name, clocks.ahead_s)]
+    checks = [reach, _prometheus_clock_check(target.name, ahead_s)]
     if not servers:
         advice = "scrape the servers' /metrics, or correct the selector"
         message = "scrapes no vLLM, SGLang or Ray Serve LLM"

@@ -54,13 +54,8 @@ _BLOCKED_WORDS, _ASLEEP_WORDS = "requests wait and none runs", "requests wait wh
 _WORDS = {Progress.SUSPECT: Severity.WARNING, Progress.STUCK: Severity.CRITICAL}
 
 
-class _PowerHistory(Struct):
-    """Powers of a GPU in watts, the newest last."""
-
-    at_work_w: deque[float] = field(default_factory=lambda: deque(maxlen=_POWERS_KEPT))
-    """While its engine made tokens."""
-    at_rest_w: deque[float] = field(default_factory=lambda: deque(maxlen=_POWERS_KEPT))
-    """While its engine held no request."""
+_Powers = dict[tuple[str, int], deque[float]]
+"""Powers in watts, the newest last, by machine and index of a GPU whose limits are not known."""
 
 
 class _WorkSample(NamedTuple):
@@ -78,8 +73,10 @@ class _Standing(Struct):
     """Those of the standstill."""
     seen_at: tuple[float, ...] = ()
     """Times of the newest samples of its machines."""
-    powers: dict[tuple[str, int], _PowerHistory] = field(default_factory=dict)
-    """By machine and index of a GPU whose limits are not known."""
+    at_work_w: _Powers = field(default_factory=dict)
+    """While the engine made tokens."""
+    at_rest_w: _Powers = field(default_factory=dict)
+    """While the engine held no request."""
     explained_at: float | None = None
     """Time at which the GPUs were last seen at work, or a reason to rest was known; None if that has not been
     in this standstill."""
@@ -152,10 +149,10 @@ class Standstills:
         if machines.seen_at == standing.seen_at:
             return
         standing.seen_at = machines.seen_at
-        machines.learn(standing.powers)
+        machines.learn(standing)
         if track.standstill.seconds >= _COLLECTED_S:
             newest_at = max(machines.seen_at, default=0.0)
-            works = machines.works(standing.powers)
+            works = machines.works(standing)
             standing.work_samples.append(_WorkSample(newest_at, works, rdma_mb_per_s(machines.samples)))
             drop_older(standing.work_samples, newest_at - _STEADY_S)
 
@@ -288,31 +285,33 @@ class _Machines:
         self.samples = list(self._samples.values())
         self.seen_at = tuple(sample.at for sample in self.samples)
 
-    def learn(self, powers: dict[tuple[str, int], _PowerHistory]) -> None:
-        """Add to `powers` the power of each GPU at work or at rest, unless its limits are known."""
+    def learn(self, standing: _Standing) -> None:
+        """Add to `standing` the power of each GPU at work or at rest, unless its limits are known."""
         view = self._track.view
         working = bool(view.running) and bool(view.generation_tps_1s)
         resting = view.running == 0 and not view.waiting and not view.generation_tps
         if not working and not resting:
             return
+        powers = standing.at_work_w if working else standing.at_rest_w
         for name, sample in self._samples.items():
             for gpu in self._gpus[name]:
                 if gpu.power_w is not None and not is_gb10(gpu, unified=sample.memory.unified):
-                    history = powers.setdefault((name, gpu.index), _PowerHistory())
-                    (history.at_work_w if working else history.at_rest_w).append(gpu.power_w)
+                    kept_powers = powers.setdefault((name, gpu.index), deque(maxlen=_POWERS_KEPT))
+                    kept_powers.append(gpu.power_w)
 
-    def works(self, powers: Mapping[tuple[str, int], _PowerHistory]) -> tuple[GpuWork, ...]:
+    def works(self, standing: _Standing) -> tuple[GpuWork, ...]:
         """Return what each GPU does; an element without figures stands for a machine that is not seen."""
         result: list[GpuWork] = []
         for name, gpus in self._gpus.items():
             if not gpus:
                 result.append(GpuWork())
             for gpu in gpus:
-                is_known_model = is_gb10(gpu, unified=self._samples[name].memory.unified)
-                quiet_w, busy_w = GB10_POWER_W if is_known_model else (None, None)
-                history = powers.get((name, gpu.index))
-                if history is not None:
-                    quiet_w, busy_w = power_limits(history.at_work_w, history.at_rest_w)
+                at_work_w, at_rest_w = (
+                    powers.get((name, gpu.index), ()) for powers in (standing.at_work_w, standing.at_rest_w)
+                )
+                quiet_w, busy_w = power_limits(at_work_w, at_rest_w)
+                if is_gb10(gpu, unified=self._samples[name].memory.unified):
+                    quiet_w, busy_w = GB10_POWER_W
                 result.append(
                     GpuWork(gpu.power_w, gpu.utilization_percent, gpu.sm_clock_mhz, quiet_w, busy_w)
                 )

@@ -27,7 +27,7 @@ from sparktop.model.targets import BackendTarget, PrometheusTarget, RouterTarget
 from sparktop.model.text import clean
 from sparktop.net.client import in_reader
 from sparktop.net.failure import AnswerError
-from sparktop.sources.prometheus.client import Clocks, PrometheusClient, TooMuchError, any_of, selector
+from sparktop.sources.prometheus.client import PrometheusClient, TooMuchError, any_of, selector
 from sparktop.sources.prometheus.figures import (
     Figures,
     fleet_servers,
@@ -86,7 +86,8 @@ class PrometheusFeed:
         self._client = PrometheusClient(target, clock=clock)
         self.pace = QueryPace()
         """How much is asked for, and how often."""
-        self._clocks: Clocks | None = None
+        self._shift_s: float | None = None
+        """Plus a Unix time of the Prometheus: monotonic seconds of this machine; None while unknown."""
         self._finder = Finder(target, self._client)
         self._found_at: float | None = None
         self._machines = MachineFeed(target, self._client, store, deliver, clock)
@@ -173,15 +174,12 @@ class PrometheusFeed:
 
     async def _update_clocks(self) -> None:
         """Find how the clocks differ; small changes are ignored, so that samples keep their distances."""
-        clocks = await self._client.clocks()
-        clocks_before = self._clocks
-        if clocks_before is None or abs(clocks.to_monotonic_s - clocks_before.to_monotonic_s) > _CLOCK_STEP_S:
-            self._clocks = clocks
-            if abs(clocks.ahead_s) > _SKEW_S:
-                way = "ahead of" if clocks.ahead_s > 0 else "behind"
-                message = (
-                    f"its clock is {abs(clocks.ahead_s):.0f} s {way} this machine's: ages are by its clock"
-                )
+        shift_s, ahead_s = await self._client.clock_shift()
+        if self._shift_s is None or abs(shift_s - self._shift_s) > _CLOCK_STEP_S:
+            self._shift_s = shift_s
+            if abs(ahead_s) > _SKEW_S:
+                way = "ahead of" if ahead_s > 0 else "behind"
+                message = f"its clock is {abs(ahead_s):.0f} s {way} this machine's: ages are by its clock"
                 self._store.note(self.target.name, message)
 
     async def _find(self, began: float) -> float | None:
@@ -279,14 +277,13 @@ class PrometheusFeed:
         self._store.remove(SourceKey.backend(server.name))
 
     async def _read_raw(self) -> None:
-        left_out, dead, clocks = self._paused, self._finder.dead, self._clocks
+        left_out, dead, shift_s = self._paused, self._finder.dead, self._shift_s
         servers = [
             server
             for server in self._raw.values()
             if server.key.target not in dead and server.name not in left_out
         ]
-        if clocks is not None:
-            shift_s = clocks.to_monotonic_s
+        if shift_s is not None:
             await self._samples.read(servers, self.pace, len(self._raw), shift_s)
             await self._machines.read_raw(self._raw.values(), self._finder.dead, shift_s, self.pace.every_s)
         self._samples.deliver_dead(self._raw.values())
@@ -307,7 +304,8 @@ class PrometheusFeed:
 
     async def _read_fleet(self, began: float, *, is_first: bool = False) -> None:
         """Deliver the figures of all servers; at first those that need few queries, without machines."""
-        if self._clocks is None:
+        shift_s = self._shift_s
+        if shift_s is None:
             return
         matchers, every_s, servers = self.target.selector, self.pace.every_s, self._finder.servers
         replicated, engines = self._finder.replicated, {server.engine for server in servers}
@@ -322,10 +320,10 @@ class PrometheusFeed:
             self.want_group(fullest_group(servers, figures))
         now_s = self._clock()
         took_ms = (now_s - began_reading) * 1000
-        dead, shift_s = self._finder.dead, self._clocks.to_monotonic_s
+        dead = self._finder.dead
         await self._machines.read_all(servers, dead, shift_s, every_s)
         fleet_rows = await in_reader(
-            partial(fleet_servers, servers, figures, self._quantiles, dead, self._clocks, self._machines.of)
+            partial(fleet_servers, servers, figures, self._quantiles, dead, shift_s, self._machines.of)
         )
         newest = known_max(server.at for server in fleet_rows)
         note = self._limits_note()

@@ -410,15 +410,6 @@ _STALE_S = 5.0
 """An older load says nothing about now."""
 
 
-class _PolledServer(Struct):
-    """Load and recent answer times of one server."""
-
-    load: float | None = None
-    """Running plus waiting requests; None if the server does not report them or does not answer."""
-    at: float = -math.inf
-    answers_ms: deque[float] = field(default_factory=lambda: deque(maxlen=_ANSWERS))
-
-
 class _PollRate(Struct):
     """Current poll rate of a group, and the state that decides when this rate changes."""
 
@@ -435,20 +426,18 @@ class LoadCadence:
 
     def __init__(self) -> None:
         """Start without any samples."""
-        self._servers: dict[str, _PolledServer] = {}
+        self._newest: dict[str, PollResult] = {}
+        """By server."""
+        self._answers_ms: dict[str, deque[float]] = {}
+        """Recent answer times by server."""
         self._paces: dict[tuple[str, ...], _PollRate] = {}
 
     def note(self, name: str, reading: PollResult) -> None:
         """Record the load and the answer time in the newest sample or failure of the server `name`."""
-        server = self._servers.setdefault(name, _PolledServer())
-        server.load, server.at = None, reading.at
-        if isinstance(reading, EngineSample):
-            server.load = known_sum(
-                None if lane.running is None else lane.running + (lane.waiting or 0.0)
-                for lane in reading.lanes
-            )
-            if reading.answer_ms is not None:
-                server.answers_ms.append(reading.answer_ms)
+        self._newest[name] = reading
+        answers_ms = self._answers_ms.setdefault(name, deque(maxlen=_ANSWERS))
+        if isinstance(reading, EngineSample) and reading.answer_ms is not None:
+            answers_ms.append(reading.answer_ms)
 
     def forget(self) -> None:
         """Return all groups to one poll per interval, because the interval has changed."""
@@ -461,7 +450,7 @@ class LoadCadence:
 
         `groups`, `now` and `interval_s` are those of `decide`.
         """
-        parts, shares = self.decide(groups, now, interval_s), spread_shares(tuple(self._servers), groups)
+        parts, shares = self.decide(groups, now, interval_s), spread_shares(tuple(self._newest), groups)
         for group in polled:
             group.quicken(parts)
             group.spread(shares)
@@ -486,12 +475,12 @@ class LoadCadence:
 
     def _adapt(self, pace: _PollRate, group: tuple[str, ...], now: float) -> None:
         """Change the poll rate of a group once its load has called for that for long enough."""
-        servers = [self._servers[name] for name in group if name in self._servers]
-        answering = [server for server in servers if server.load is not None and now - server.at <= _STALE_S]
-        if len(answering) < min(2, len(group)):
+        loads = {name: _load_at(self._newest.get(name), now) for name in group}
+        known_loads = {name: load for name, load in loads.items() if load is not None}
+        if len(known_loads) < min(2, len(group)):
             pace.hz, pace.turned_at = 0.0, None  # too few answers to judge a balance
             return
-        load_each = sum(server.load or 0.0 for server in answering) / len(answering)
+        load_each = sum(known_loads.values()) / len(known_loads)
         is_quick = pace.hz > 0
         has_turned = load_each < UNLOADED if is_quick else load_each >= LOADED
         if not has_turned:
@@ -502,25 +491,34 @@ class LoadCadence:
         if is_quick and turned_for_s >= UNLOADED_FOR_S:
             pace.hz, pace.turned_at = 0.0, None
         elif is_quick or turned_for_s >= LOADED_FOR_S:
-            self._keep_budget(pace, answering, now)
+            self._keep_budget(pace, [self._answers_ms[name] for name in known_loads], now)
 
-    def _keep_budget(self, pace: _PollRate, answering: Sequence[_PolledServer], now: float) -> None:
-        """Adapt the poll rate to the slowest server of the group, by its answer times.
+    def _keep_budget(self, pace: _PollRate, answers_ms: Sequence[Sequence[float]], now: float) -> None:
+        """Adapt the poll rate to the slowest server of the group, by the answer times of each.
 
         Polling may keep a server busy for at most a share of the time that depends on the rate
         (`BUDGET_SHARES`). A rate above that is lowered at once, and not raised again for `AGAIN_AFTER_S`
         seconds. The time that counts is the lower quartile of a server's answer times: what is longer was
         spent waiting for the server's own work, and is no cost of the poll.
         """
-        if any(len(server.answers_ms) < _FEWEST_ANSWERS for server in answering):
+        if any(len(times_ms) < _FEWEST_ANSWERS for times_ms in answers_ms):
             return
-        slowest_ms = max(sorted(server.answers_ms)[len(server.answers_ms) // 4] for server in answering)
+        slowest_ms = max(sorted(times_ms)[len(times_ms) // 4] for times_ms in answers_ms)
         if pace.hz > 0 and slowest_ms / 1000 * pace.hz > BUDGET_SHARES[pace.hz]:
             pace.hz, pace.not_before = affordable_hz(slowest_ms), now + AGAIN_AFTER_S
         elif now >= pace.not_before:
             better = affordable_hz(slowest_ms)
             if better > pace.hz:
                 pace.hz, pace.turned_at = better, None
+
+
+def _load_at(reading: PollResult | None, now: float) -> float | None:
+    """Return the running plus waiting requests of a server; None if its newest reading does not say it."""
+    if not isinstance(reading, EngineSample) or now - reading.at > _STALE_S:
+        return None
+    return known_sum(
+        None if lane.running is None else lane.running + (lane.waiting or 0.0) for lane in reading.lanes
+    )
 
 
 def affordable_hz(answer_ms: float) -> float:

@@ -14,14 +14,14 @@ import ssl
 import time
 from base64 import b64encode
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from email.utils import parsedate_to_datetime
 from functools import partial
 from typing import TypeAlias
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Raw, Struct, field
 
 from sparktop.model.failure import FailureKind
 from sparktop.model.plain import LARGEST
@@ -78,11 +78,19 @@ _Members: TypeAlias = dict[str, Raw]
 """The members of a JSON object by name, not decoded yet."""
 
 
-class TimeSeries(Struct, frozen=True):
-    """One series: its labels, and its samples as (Unix time in seconds, value as written)."""
+class TimeSeries(Struct):
+    """One series, as the API writes it: its labels, and its samples or a single one.
 
-    labels: Labels
-    samples: Sequence[tuple[float, str]]
+    A sample is (Unix time in seconds, value as written). After decoding, a single one is in `samples`, too.
+    """
+
+    labels: Labels = field(name="metric")
+    samples: list[tuple[float, str]] = field(default_factory=list, name="values")
+    single: tuple[float, str] | None = field(default=None, name="value")
+
+    def __post_init__(self) -> None:
+        if self.single is not None:
+            self.samples = [self.single]
 
     @property
     def value(self) -> float | None:
@@ -97,17 +105,9 @@ class TimeSeries(Struct, frozen=True):
         return number if abs(number) <= LARGEST else None
 
 
-class _SeriesJson(Struct):
-    """A series as the API writes it, with one value or several."""
-
-    metric: dict[str, str]
-    value: tuple[float, str] | None = None
-    values: list[tuple[float, str]] = []
-
-
 _decode_members = msgspec.json.Decoder(_Members).decode
 _decode_list = msgspec.json.Decoder(list[Raw]).decode
-_decode_row = msgspec.json.Decoder(_SeriesJson).decode
+_decode_series = msgspec.json.Decoder(TimeSeries).decode
 
 
 def data_of(body: bytes) -> object:
@@ -151,10 +151,10 @@ def read_answer(body: bytes, add: Callable[[TimeSeries], None]) -> tuple[str, ..
         raise AnswerError(FailureKind.TOO_LARGE, message)
     for raw in rows:
         with suppress(ValueError, RecursionError):  # a series that is not one
-            row = _decode_row(raw)
-            samples = row.values if row.value is None else [row.value]
-            if samples and max(map(len, row.metric.values()), default=0) <= _MOST_LABEL_CHARACTERS:
-                add(TimeSeries(row.metric, samples))
+            series = _decode_series(raw)
+            longest = max(map(len, series.labels.values()), default=0)
+            if series.samples and longest <= _MOST_LABEL_CHARACTERS:
+                add(series)
     return warnings
 
 
@@ -214,16 +214,6 @@ _DATE_TOLERANCE_S = 2.0
 
 class TooMuchError(AnswerError):
     """Raised where a query asked for too much, or one of too many: asking for less may help."""
-
-
-class Clocks(Struct, frozen=True):
-    """How the clock of the Prometheus relates to ours."""
-
-    to_monotonic_s: float
-    """Add it to a Unix time of the Prometheus for monotonic seconds of this machine."""
-    ahead_s: float
-    """Seconds that its clock is certainly ahead of this machine's; negative: behind it. 0 where the duration
-    of the query may be the whole difference."""
 
 
 class PrometheusClient:
@@ -364,8 +354,12 @@ class PrometheusClient:
             return "refuses the bearer token"
         return "wants a key: bearer_env, bearer_file or basic_user under [[prometheus]]"
 
-    async def clocks(self) -> Clocks:
+    async def clock_shift(self) -> tuple[float, float]:
         """Return how the clock of the Prometheus relates to ours, by a query of its time.
+
+        The first figure is what to add to a Unix time of the Prometheus for monotonic seconds of this
+        machine, the second by how many seconds its clock is certainly ahead of this machine's; negative:
+        behind it, and 0 where the duration of the query may be the whole difference.
 
         VictoriaMetrics evaluates instant queries 30 s in the past: where the answer's Date header, which has
         whole seconds, differs, that counts.
@@ -387,7 +381,7 @@ class PrometheusClient:
             server_unix_s = self._date_s + 0.5
         ahead_s = server_unix_s - own_unix_s
         certain_s = math.copysign(max(0.0, abs(ahead_s) - half_trip_s), ahead_s)
-        return Clocks(began + half_trip_s - server_unix_s, certain_s)
+        return began + half_trip_s - server_unix_s, certain_s
 
 
 def _tls_context(target: PrometheusTarget) -> ssl.SSLContext:

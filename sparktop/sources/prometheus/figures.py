@@ -14,7 +14,6 @@ from sparktop.engines.tables import RAY, RUNNING, buckets_for, names_for, names_
 from sparktop.model.router import FleetServer, rate_window_s
 from sparktop.model.series import LATE
 from sparktop.sources.prometheus.client import (
-    Clocks,
     Labels,
     PrometheusClient,
     TimeSeries,
@@ -258,12 +257,13 @@ def fleet_servers(
     figures: Figures,
     late: Figures,
     dead: Collection[ScrapeKey],
-    clocks: Clocks,
+    shift_s: float,
     machines_of: MachinesOf = lambda _: (),
 ) -> tuple[FleetServer, ...]:
     """Return the servers with their figures and machines.
 
-    `late` has the quantiles, `dead` the targets that are down.
+    `late` has the quantiles, `dead` the targets that are down. A Unix time of the Prometheus plus `shift_s`
+    is one in monotonic seconds.
     """
     values = {**figures, **late}
 
@@ -276,7 +276,7 @@ def fleet_servers(
             found_server.name,
             found_server.url,
             found_server.group,
-            None if at is None else at + clocks.to_monotonic_s,
+            None if at is None else at + shift_s,
             found_server.key.target in dead,
             value("running", found_server.key),
             value("waiting", found_server.key),

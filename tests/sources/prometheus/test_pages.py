@@ -141,7 +141,7 @@ APART_KEY = ScrapeKey("vllm", "h:8000")
 
 def gauge(model: str, *samples: tuple[float, str]) -> TimeSeries:
     """Return the gauge of running requests of a model."""
-    return TimeSeries({"__name__": GAUGE, **HERE, "model_name": model}, samples)
+    return TimeSeries({"__name__": GAUGE, **HERE, "model_name": model}, list(samples))
 
 
 def test_two_targets_with_one_instance_are_one_page() -> None:
