@@ -149,9 +149,9 @@ class Arrivals(Struct, frozen=True):
 
 
 class StepTime(Struct, frozen=True):
-    """Duration of an engine step by batch size b: `base_s` + b · `per_request_s` seconds.
+    """Duration of an engine step by batch size b: `base_s` + b ^ `exponent` · `per_request_s` seconds.
 
-    The line is fitted to the samples of one group of backends.
+    The curve is fitted to the samples of one group of backends; it is a line but among `curves`.
     """
 
     base_s: float
@@ -162,8 +162,17 @@ class StepTime(Struct, frozen=True):
     slope_error_s: float = 0.0
     """Standard error of `per_request_s`."""
     middle: float = 0.0
-    """The batch size at which the line is known best: an error of the slope rotates the line about this
+    """b ^ `exponent` where the curve is known best: an error of the slope rotates the curve about this
     point."""
+    exponent: float = 1.0
+    misfit: float = 0.0
+    """χ² of the samples' medians about the curve."""
+    curves: tuple[StepTime, ...] = ()
+    """The line and other curves, as far as the samples do not tell them apart; () for the line alone."""
+
+    def seconds(self, batch: float) -> float:
+        """Return the duration of a step with a batch of this size."""
+        return self.base_s + self.per_request_s * math.pow(batch, self.exponent)
 
 
 class GroupPace(Struct, frozen=True):
@@ -268,8 +277,8 @@ class Balance(Struct, frozen=True):
     would have generated).
 
     Computed from the step time measured here; for equal backends the best split is the even one. None
-    where the slope's error leaves more than 3 points uncertain, where backends differ in speed, where the
-    step time is unknown, and where there is no router."""
+    where the step time leaves more than 3 points uncertain or is unknown, where backends differ in speed,
+    and where there is no router."""
     lost_unknown: str | None = None
     """Why `lost_percent` is None, in a few words."""
     lost_before_percent: float | None = None
@@ -279,8 +288,8 @@ class Balance(Struct, frozen=True):
     lost_estimate_percent: float | None = None
     """As `lost_percent`, however uncertain; shown with its error where that is smaller."""
     lost_error_points: float | None = None
-    """By how many percentage points `lost_estimate_percent` may be off: two standard errors of the slope, and
-    how much longer prompts may take that no longer arrive together."""
+    """By how many percentage points `lost_estimate_percent` may be off: two standard errors of the slope, the
+    curves of step times that fit, and how much longer prompts may take that no longer arrive together."""
     lost_by_chance_percent: float | None = None
     """What random routing would lose, for a swing: percent of the same best split's throughput."""
     skew: float | None = None

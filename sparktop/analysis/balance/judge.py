@@ -44,6 +44,7 @@ from sparktop.analysis.balance.spread import (
     lead_margin,
     loaded_slots,
     lost_share,
+    mean_without_gaps,
     skew,
     starved_shares,
 )
@@ -199,11 +200,8 @@ def spread_and_total(
 
 
 def _loads_of(track: LoadTrack) -> list[float]:
-    if track.waiting is None:
-        return [_zero_if_nan(running) for running in track.running]
-    return [
-        _zero_if_nan(run) + _zero_if_nan(wait) for run, wait in zip(track.running, track.waiting, strict=True)
-    ]
+    waiting = repeat(0.0, len(track.running)) if track.waiting is None else track.waiting
+    return [_zero_if_nan(run) + _zero_if_nan(wait) for run, wait in zip(track.running, waiting, strict=True)]
 
 
 def _zero_if_nan(value: float) -> float:
@@ -436,7 +434,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
         samples_percent=100 * min(grid.present),
         looks_apart_ms=1000 * grid.skew_s,
         mean_total=_mean_total(grid, filled),
-        mean_load=dict(zip(names, map(_mean_without_gaps, grid.loads), strict=True)),
+        mean_load=dict(zip(names, map(mean_without_gaps, grid.loads, repeat(0.0)), strict=True)),
         loaded_percent=_percent(loaded_share),
         even_percent=_percent(even_share(grid)),
         dispersion_z=z,
@@ -751,14 +749,6 @@ def _confidence(grid: LoadGrid, measured: Balance, word: BalanceWord) -> float |
         if all(check.holds for check in checks)
     ]
     return complete * (1 - 0.5 / max(1.0, *beyond)) if beyond else complete
-
-
-def _mean_without_gaps(column: Sequence[float]) -> float:
-    total = sum(column)
-    if math.isfinite(total):
-        return total / len(column)
-    values = [value for value in column if value >= 0]
-    return sum(values) / max(1, len(values))
 
 
 def _percent(share: float | None) -> float | None:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import compress, groupby, pairwise
 from operator import ne, sub
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 from sparktop.analysis.balance.load_grid import LoadGrid
@@ -208,15 +208,18 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
     """Estimate which part of the throughput is lost, compared with equal loads, over time slots.
 
     The share is 1 - Σ T(x) / Σ T(share), where T(x) is the throughput with x requests. None if `step` (the
-    time of a decode step by batch size) is None, or if `slots` is empty.
+    time of a decode step by batch size) is None, or if `slots` is empty. A swing has loads near nothing and
+    near all, and says little of those between, by which equal loads are judged: of the curves that fit as
+    well the mean counts, and the error includes each.
 
     Prompts take time, too: for each token the time that decode steps leave unexplained in what was really
     generated. Where requests arrive together now, equal loads may leave them fewer prompts to share a step
     with. How much longer prompts then take depends on the model: as long as now if a step costs the same for
     each prompt token, several times as long if it reads weights once for all: an even split of what comes
-    together over n servers takes up to n times as long. The share is the middle of both ends, and the error
-    includes them. Answers that end one by one scatter it further, to one prompt a step at most: the geometric
-    mean of both bounds the share from below, `within`.
+    together over n servers takes up to n times as long. Answers that end one by one scatter it further, to
+    one prompt a step at most, of which the geometric mean counts. The share is the middle of the first and
+    the second; of the first and the third where step times grow with the root of the batch, as prompts then
+    share reads, too. The error includes the first two, and `within` all three.
     """
     if step is None or not slots:
         return None
@@ -226,20 +229,26 @@ def lost_share(grid: LoadGrid, slots: Sequence[int], step: StepTime | None) -> L
     in_window, now = _batches(grid, filled, limits), _batches(grid, slots, limits)
     even = _batches(grid, slots, limits, is_even=True)
     together = _bunching(grid)
-    apart = max(math.sqrt(together), min(float(len(grid.loads)), together**2))
-    alone = max(apart, math.sqrt(apart * together))
-    ends: list[tuple[float, ...]] = []
-    for errors in (0.0, -_ERRORS, _ERRORS):
-        line = with_slope(step, errors)
+    divided = max(math.sqrt(together), min(float(len(grid.loads)), together**2))
+    singly = max(divided, math.sqrt(divided * together))
+
+    def lost(curve: StepTime, errors: float) -> tuple[float, ...]:
+        """Return what is lost if prompts take as long under an even split, or longer, divided or singly."""
+        line = with_slope(curve, errors)
         prompt_s = _prompt_seconds(in_window, line, made_tps * len(filled))
         now_tps = _sum_of_tps(now, line, prompt_s)
-        times = (prompt_s, prompt_s * apart, prompt_s * alone)
-        ends.append(tuple(1 - now_tps / _sum_of_tps(even, line, time) for time in times))
-    alike, apart_too, alone_too = ends[0]
-    share = (alike + apart_too) / 2
-    error = max(abs(end - share) for *two, _ in ends for end in two)
-    within = max(error, share - alone_too)
-    return Lost(max(0.0, share), error, within, by_prompts=abs(alike - share) > error / 2)
+        return tuple(1 - now_tps / _sum_of_tps(even, line, prompt_s * by) for by in (1.0, divided, singly))
+
+    curves = step.curves or (step,)
+    usual = [lost(curve, 0.0) for curve in curves]
+    steeper = [lost(curve, errors) for curve in curves for errors in (-_ERRORS, _ERRORS)]
+    share = fmean(
+        (alike + (apart if curve.exponent == 1 else alone)) / 2
+        for curve, (alike, apart, alone) in zip(curves, usual, strict=True)
+    )
+    error = max(abs(end - share) for *ends, _ in (*usual, *steeper) for end in ends)
+    within = max(error, *(share - alone for *_, alone in usual))
+    return Lost(max(0.0, share), error, within, max(alike - apart for alike, apart, _ in usual) > error)
 
 
 class Lost(NamedTuple):
@@ -258,14 +267,14 @@ class Lost(NamedTuple):
 def _made_tps(grid: LoadGrid) -> float:
     """Return the group's mean tokens per second in the grid's time; infinite if a backend's are unknown."""
     begin_s = max(track.times_s[-1] for track in grid.tracks) - grid.span_s
-    total_tps = 0.0
-    for track in grid.tracks:
-        speeds = (track.generation_tps or ())[bisect_left(track.times_s, begin_s) :]
-        known_speeds = [speed for speed in speeds if speed >= 0]
-        if not known_speeds:
-            return math.inf
-        total_tps += sum(known_speeds) / len(known_speeds)
-    return total_tps
+    speeds = ((track.generation_tps or ())[bisect_left(track.times_s, begin_s) :] for track in grid.tracks)
+    return sum(mean_without_gaps(speed, math.inf) for speed in speeds)
+
+
+def mean_without_gaps(values: Sequence[float], unknown: float) -> float:
+    """Return the mean of the values that are not NaN, `unknown` without any."""
+    known = [value for value in values if value >= 0]
+    return sum(known) / len(known) if known else unknown
 
 
 def _bunching(grid: LoadGrid) -> float:
@@ -302,8 +311,7 @@ def _batches(
 
 def _sum_of_tps(batches: Mapping[float, int], step: StepTime, prompt_s: float) -> float:
     """Return Σ T(batch) if each token takes `prompt_s` more than its part of a decode step."""
-    base, slope = step.base_s, step.per_request_s + prompt_s
-    return sum(times * batch / (base + slope * batch) for batch, times in batches.items())
+    return sum(times * batch / (step.seconds(batch) + prompt_s * batch) for batch, times in batches.items())
 
 
 def _prompt_seconds(batches: Mapping[float, int], step: StepTime, made: float) -> float:
@@ -316,9 +324,9 @@ def _prompt_seconds(batches: Mapping[float, int], step: StepTime, made: float) -
         beyond = _sum_of_tps(batches, step, prompt_s) - made
         if beyond <= 0 or made <= 0:
             break
-        slope = step.per_request_s + prompt_s
         prompt_s += beyond / sum(
-            times * (batch / (step.base_s + slope * batch)) ** 2 for batch, times in batches.items()
+            times * (batch / (step.seconds(batch) + prompt_s * batch)) ** 2
+            for batch, times in batches.items()
         )
     return prompt_s
 

@@ -12,6 +12,8 @@ from itertools import chain, compress, pairwise, repeat
 from operator import lt
 from statistics import median
 
+from msgspec.structs import replace
+
 from sparktop.analysis.balance.load_grid import LoadTrack
 from sparktop.model.balance import GroupPace, StepTime
 
@@ -44,6 +46,10 @@ _MEDIAN_ERROR = 1.86
 """Standard error of a median of n samples, in median deviations over √n: 1.253 / 0.674 for normal scatter."""
 _LEAST_ERROR = 0.01
 """Least error of any median as a share of a step time: prefills and polling times move it by this much."""
+_EXPONENTS = (1.0, 0.5)
+"""Step times grow with the batch, or about with its root where more requests read more experts."""
+_ALIKE = 4.0
+"""Curves whose χ² differs by at most this, two standard errors, are not told apart."""
 _SHARED = 3.0
 """Number of samples that count as one independent sample: rates over a second, polled at 4 Hz, overlap."""
 _MOST_PAIRS = 400
@@ -62,13 +68,17 @@ def fit_pairs(pairs: Sequence[BatchPair]) -> StepTime | None:
     """Fit step time to batch size by the samples `pairs`; None with too few or too similar batches.
 
     The fit is a line through the medians of batches of similar size. So prefills and late counters, which
-    only lengthen single steps, do not change it. Each median is weighted by its accuracy.
+    only lengthen single steps, do not change it. Each median is weighted by its accuracy. Its `curves` are
+    fitted to the same medians.
     """
     groups = _groups_of_similar_batches(pairs)
     points = [_median_pair(group) for group in groups]
     if len(pairs) < FEWEST_PAIRS or len(points) < 2 or _span(points) < SMALLEST_SPAN:  # noqa: PLR2004 - a line needs two points
         return None
-    return _weighted_line(points, _median_weights(groups, points), samples=len(pairs))
+    weights = _median_weights(groups, points)
+    fits = [_fit(points, weights, len(pairs), exponent) for exponent in _EXPONENTS]
+    most = min(fit.misfit for fit in fits) + _ALIKE
+    return replace(fits[0], curves=tuple(fit for fit in fits if fit.misfit <= most))
 
 
 def _median_weights(groups: Sequence[Sequence[BatchPair]], points: Sequence[BatchPair]) -> list[float]:
@@ -91,33 +101,24 @@ def _median_weights(groups: Sequence[Sequence[BatchPair]], points: Sequence[Batc
     return weights
 
 
-def _weighted_line(points: Sequence[BatchPair], weights: Sequence[float], samples: int) -> StepTime:
-    """Return the line of weighted least squares through (batch, step time) `points`, fitted to `samples`.
+def _fit(points: Sequence[BatchPair], weights: Sequence[float], samples: int, power: float) -> StepTime:
+    """Return the curve of weighted least squares through (batch, step time) `points`, fitted to `samples`.
 
     The standard error of its slope is larger where the points scatter more than their weights say: by the
     root of χ² over the degrees of freedom.
     """
-    weighted = [(weight, batch, step_s) for weight, (batch, step_s) in zip(weights, points, strict=True)]
+    weighted = [
+        (weight, batch**power, step_s) for weight, (batch, step_s) in zip(weights, points, strict=True)
+    ]
     total_weight = sum(weights)
-    middle = sum(weight * batch for weight, batch, _ in weighted) / total_weight
+    middle = sum(weight * x for weight, x, _ in weighted) / total_weight
     height = sum(weight * step_s for weight, _, step_s in weighted) / total_weight
-    lever = sum(weight * (batch - middle) ** 2 for weight, batch, _ in weighted)
-    slope = sum(weight * (batch - middle) * (step_s - height) for weight, batch, step_s in weighted) / lever
-    misfit = sum(
-        weight * (step_s - height - slope * (batch - middle)) ** 2 for weight, batch, step_s in weighted
-    )
+    lever = sum(weight * (x - middle) ** 2 for weight, x, _ in weighted)
+    slope = sum(weight * (x - middle) * (step_s - height) for weight, x, step_s in weighted) / lever
+    misfit = sum(weight * (step_s - height - slope * (x - middle)) ** 2 for weight, x, step_s in weighted)
     error = math.sqrt(max(1.0, misfit / max(1, len(points) - 2)) / lever)
-    return _line_through(slope, middle, height, samples, error)
-
-
-def _line_through(slope: float, middle: float, height: float, samples: int, slope_error_s: float) -> StepTime:
-    """Return the step-time line through (batch `middle`, step time `height`) with a slope of at most `slope`.
-
-    The slope is limited to at least 0, and to nearly that of the line through the origin.
-    """
-    steepest = height / (middle + 1)
-    slope = min(max(0.0, slope), steepest)
-    return StepTime(height - slope * middle, slope, samples, slope_error_s, middle)
+    fit = StepTime(height - slope * middle, slope, samples, error, middle, power, misfit)
+    return with_slope(fit, 0.0)
 
 
 FLAT = StepTime(base_s=1e-6, per_request_s=1.0, pairs=0)
@@ -126,15 +127,17 @@ many."""
 
 
 def with_slope(step: StepTime, errors: float) -> StepTime:
-    """Return the step-time line with its slope changed by `errors` times the slope's standard error.
+    """Return the step-time curve with its slope changed by `errors` times the slope's standard error.
 
-    The step time at the middle of the fitted batches stays the same.
+    The step time at the middle of the fitted batches stays the same. The slope is limited to at least 0, and
+    to nearly that of the curve through the origin.
     """
     if step.slope_error_s == 0:
         return step
     height = step.base_s + step.per_request_s * step.middle
     slope = step.per_request_s + errors * step.slope_error_s
-    return _line_through(slope, step.middle, height, step.pairs, step.slope_error_s)
+    slope = min(max(0.0, slope), height / (step.middle ** (1 / step.exponent) + 1) ** step.exponent)
+    return replace(step, base_s=height - slope * step.middle, per_request_s=slope)
 
 
 def steady_pairs(track: LoadTrack, since_s: float, backends: int) -> list[BatchPair]:
@@ -303,7 +306,7 @@ def group_pace(tracks: Sequence[LoadTrack], since_s: float, earlier: GroupPace) 
         common = fit_pairs(every) if alike else None
         return earlier if common is None else GroupPace(common)
     factors = {
-        name: median(time / (line.base_s + line.per_request_s * batch) for batch, time in middles)
+        name: median(time / line.seconds(batch) for batch, time in middles)
         for name, middles in reporting.items()
     }
     if max(factors.values()) <= UNLIKE * min(factors.values()):

@@ -172,7 +172,7 @@ def _unequal_speed_sentence(result: Balance) -> list[str]:
     one.
     """
     batch = (result.mean_total or 0.0) / max(1, len(result.backends))
-    times = {name: step.base_s + step.per_request_s * batch for name, step in result.pace.own.items()}
+    times = {name: step.seconds(batch) for name, step in result.pace.own.items()}
     if len(times) < _PAIR:
         return []
     slow, fast = max(times, key=times.__getitem__), min(times, key=times.__getitem__)

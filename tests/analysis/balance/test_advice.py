@@ -138,7 +138,7 @@ def convoy(name: str, pattern: Sequence[tuple[float, float]]) -> LoadTrack:
     )
 
 
-CONVOYS = ((46.0, 3.0), (0.0, 1.5), (2.0, 3.0))
+CONVOYS = ((46.0, 3.0), (0.0, 1.5), (14.0, 1.5), (2.0, 1.5))
 TURNED = (*CONVOYS[1:], CONVOYS[0])
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.balance.load_grid import LoadTrack, lay_out
 from sparktop.analysis.balance.spread import lost_share
-from sparktop.analysis.balance.step_time import lost_by_chance, throughput
+from sparktop.analysis.balance.step_time import fit_pairs, lost_by_chance, throughput
 from sparktop.analysis.balance.words import _random_routing_advice
 from sparktop.model.balance import Balance, StepTime, balance_cost
 
@@ -70,6 +70,30 @@ def test_prompts_of_herds_may_take_longer_singly(*, together: bool) -> None:
     assert lost is not None
     assert (lost.within > lost.error + 0.02) == together
     assert together or lost.within == lost.error
+
+
+@pytest.mark.parametrize(
+    ("seen", "exponent", "told_apart"),
+    [((2, 32), 1.0, False), ((2, 32), 0.5, False), ((1, 2, 8, 32), 1.0, True), ((1, 2, 8, 32), 0.5, True)],
+)
+def test_a_loss_holds_each_curve_of_step_times_that_fits(
+    seen: tuple[int, ...], exponent: float, *, told_apart: bool
+) -> None:
+    """Step times at few and at many requests do not say what they are between, where equal loads are."""
+    true = StepTime(0.03, 0.06 / CLIENTS**exponent, 0, exponent=exponent)
+    fit = fit_pairs([(float(batch), true.seconds(batch)) for batch in seen for _ in range(20)])
+    assert fit is not None
+    assert [curve.exponent for curve in fit.curves] == ([exponent] if told_apart else [1.0, 0.5])
+    decoding = CLIENTS / true.seconds(CLIENTS) / throughput(STEP, None)(CLIENTS)
+    grid = lay_out(
+        [turns(name, first, decoding, together=False) for first, name in enumerate("ab")], 96.0, 96.0
+    )
+    assert grid is not None
+    lost = lost_share(grid, range(len(grid.totals)), fit)
+    assert lost is not None
+    really = 1 - true.seconds(CLIENTS / 2) / true.seconds(CLIENTS)
+    assert lost.share == pytest.approx(really, abs=lost.error + 0.001)
+    assert (lost.error < 0.03) == told_apart
 
 
 @pytest.mark.parametrize(("clients", "slots"), [(32, None), (32, 16), (128, None)])

@@ -60,10 +60,10 @@ def test_the_header_says_the_worst_thing_in_words() -> None:
     """On every width the swing is named with its cost, and with room the key that says more."""
     swinging = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"]).play(75).snapshot()
     for width, said in (
-        (60, "▲ oscillating −28 ± 19 % tok/s (w)"),
-        (80, "▲ oscillating −28 ± 19 % tok/s"),
-        (120, "▲ proxy is oscillating, −28 ± 19 % tok/s → try simple-shuffle (w)"),
-        (200, "▲ proxy is oscillating, −28 ± 19 % tok/s → try simple-shuffle or round-robin (w)"),
+        (60, "▲ oscillating −15 ± 11 % tok/s (w)"),
+        (80, "▲ oscillating −15 ± 11 % tok/s"),
+        (120, "▲ proxy is oscillating, −15 ± 11 % tok/s → try simple-shuffle (w)"),
+        (200, "▲ proxy is oscillating, −15 ± 11 % tok/s → try simple-shuffle or round-robin (w)"),
     ):
         header = row_text(header_row(swinging, width))
         assert said in header
