@@ -3,7 +3,8 @@
 `load_families/` has its own simulation of batching servers, routers and clients, which the real store samples
 in virtual time, for ten minutes per run. The table has, by family: runs that ever announced oscillating or
 starved wrongly for a known router, with the 95 % interval (Wilson); and of the herding runs whose
-true swing is at least half of the mean load, the share detected, and detected within 90 s.
+true swing is at least half of the mean load, the share detected, and detected within 90 s, and after how
+many seconds; verdicts are read each 5 s.
 `counterfactual.py` has the loss of throughput.
 
 With --scrapes, each server is sampled at the intervals of a Prometheus, at an offset of its own: runs that
@@ -14,6 +15,7 @@ usage: families.py [--scrapes] [--runs 100] [--seed 1000000] [--only WORDS …] 
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -27,7 +29,10 @@ from sparktop.model.balance import BalanceWord
 HELD_OUT_SEED = 1_000_000
 SOON_S = 90.0
 SCRAPES_S = (5.0, 15.0, 30.0)
-HEADS = ("family", "runs", "false *oscillating*", "false *starved*", "herding found", "within 90 s")
+HEADS = (
+    *("family", "runs", "false *oscillating*", "false *starved*", "herding found", "within 90 s"),
+    "named after: median, 90 % of runs",
+)
 Task = tuple[int, str, float | None]
 """(index of the family, seed, seconds between two scrapes or None)."""
 
@@ -54,12 +59,12 @@ def row(family: Family, runs: Sequence[Run]) -> list[str]:
         wrong = family.herds and word == "oscillating"
         cells.append("–" if wrong else share(sum(word in one.false_words for one in runs), len(runs)))
     if family.herds:
-        plain = [one for one in runs if one.swing >= SWINGS]
-        named = [one.named_s for one in plain if one.named_s is not None]
-        soon = sum(when <= SOON_S for when in named)
-        cells += [share(len(named), len(plain)), share(soon, len(plain))]
+        named = sorted(one.named_s or math.inf for one in runs if one.swing >= SWINGS)
+        cells += [share(sum(when <= most for when in named), len(named)) for most in (family.seconds, SOON_S)]
+        last = [named[math.ceil(part * len(named)) - 1] for part in (0.5, 0.9)] if named else []
+        cells.append(", ".join(f"{when:.0f} s" for when in last) or "–")
     else:
-        cells += ["–", "–"]
+        cells += ["–"] * 3
     return cells
 
 
