@@ -3,7 +3,8 @@
 Runs of `load_families/` are watched by the real store. The truth is what the same clients, seeds and servers
 generate in a run of their own where the router always knows the loads and sends each request to the least
 loaded server, and where it chooses by chance. Nothing of it is computed from a curve. Prompts take next to
-no time, a time for each token, or a time for each step that has any, which prompts in one step share.
+no time, a time for each token, or a time for each step that has any, which prompts in one step share. Steps
+grow with the batch, or mostly with its root.
 
 A figure is that of the last minute or more, the truth that of the run.
 
@@ -13,26 +14,34 @@ usage: counterfactual.py [--runs 10] [--seed 5000000] [--only WORDS …] [--writ
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, median
 
 import tables
-from load_families.engine import least_busy, shuffle
+from load_families.engine import Speed, least_busy, shuffle
 from load_families.families import FAMILIES, Family, Scene
 from load_families.watching import Watching
 
 SECONDS, BEGIN_S = 240.0, 60.0
-PROMPTS = {
-    "short prompts": (0.00002, 0.0),
-    "long prompts": (0.0004, 0.0),
-    "prompts share steps": (0.00002, 0.2),
+STEPS: Mapping[str, Callable[[Speed], Speed]] = {
+    "short prompts": lambda speed: speed,
+    "long prompts": lambda speed: replace(speed, prompt_token_s=0.0004),
+    "prompts share steps": lambda speed: replace(speed, prompt_step_s=0.2),
+    "steps by the root": lambda speed: replace(
+        speed,
+        base_s=speed.base_s / 4,
+        per_request_s=speed.base_s / 4 + speed.per_request_s,
+        prompt_step_s=speed.base_s / 2,
+        exponent=0.5,
+    ),
 }
-"""Seconds for each prompt token, and for each step that has any, by name."""
+"""What steps and prompts cost, by name; those drawn have short prompts. By the root, a step with prompts
+takes half of the drawn base longer."""
 CERTAIN_POINTS = 3.0
 """Error of a figure that is shown without one."""
 HEADS = (
-    *("family", "prompts", "runs", "really lost, %: median (range)", "shown, of judgements"),
+    *("family", "steps", "runs", "really lost, %: median (range)", "shown, of judgements"),
     *(
         "points off, mean of a run: median / worst",
         "runs within the error",
@@ -40,7 +49,7 @@ HEADS = (
     ),
 )
 Task = tuple[int, str, str]
-"""(index of the family, name of the prompts, seed)."""
+"""(index of the family, name in `STEPS`, seed)."""
 
 
 @dataclass(slots=True)
@@ -59,11 +68,10 @@ class Outcome:
 
 
 def scene_of(family: Family, prompts: str, seed: str) -> Scene:
-    """Return a scene of `family` whose servers take a time for prompts as `prompts` says."""
+    """Return a scene of `family` whose servers take times as `STEPS` has them for `prompts`."""
     scene = family.make(seed)
-    token_s, step_s = PROMPTS[prompts]
     for backend in scene.backends:
-        backend.speed = replace(backend.speed, prompt_token_s=token_s, prompt_step_s=step_s)
+        backend.speed = STEPS[prompts](backend.speed)
     return scene
 
 
@@ -154,7 +162,7 @@ def main() -> int:
     options = parser.parse_args()
     words = options.only or ("stale counts", "convoys", "full servers", "random and round-robin")
     chosen = [index for index, one in enumerate(FAMILIES) if any(word in one.name for word in words)]
-    kinds = [(index, prompts) for index in chosen for prompts in PROMPTS]
+    kinds = [(index, prompts) for index in chosen for prompts in STEPS]
     todo: list[Task] = [
         (index, prompts, f"{FAMILIES[index].name}-{options.seed + number}")
         for index, prompts in kinds

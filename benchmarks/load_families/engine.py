@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 import random
 from bisect import bisect_left
 from collections import Counter, deque
@@ -81,7 +82,7 @@ class Observations:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """The duration of a step: a base, and a part per request in the batch and per prompt token."""
+    """The duration of a step: a base, a part per request or its root, and one per prompt token."""
 
     base_s: float
     per_request_s: float
@@ -91,11 +92,17 @@ class Speed:
     slots: int = 64
     factor: float = 1.0
     """Speed relative to other backends."""
+    exponent: float = 1.0
+    """Power of the batch with which a step grows: 0.5 where more requests read more experts."""
+
+    def step_s(self, batch: int) -> float:
+        """Return the seconds of a step without prompts."""
+        return self.base_s + self.per_request_s * math.pow(batch, self.exponent)
 
     def tokens_per_s(self, load: int) -> float:
         """Return the decode throughput with `load` requests."""
         batch = min(load, self.slots)
-        return self.factor * batch / (self.base_s + self.per_request_s * batch)
+        return self.factor * batch / self.step_s(batch)
 
 
 class Backend:
@@ -141,7 +148,7 @@ class Backend:
         self._stepping = bool(self.running)
         if self._stepping:
             speed = self.speed
-            work_s = speed.base_s + speed.per_request_s * len(self.running) + speed.prompt_token_s * prompt
+            work_s = speed.step_s(len(self.running)) + speed.prompt_token_s * prompt
             work_s += speed.prompt_step_s if prompt else 0.0
             self.prompt_tokens += prompt
             self._clock.after(work_s / speed.factor, self._end_step)
