@@ -300,8 +300,7 @@ class Sampler:
         """
         now_s = self._clock()
         lacks_table = self._record_request(ask, now_s)
-        limit_s = _OLD_SHARE * self.interval_s
-        limit_s = limit_s if fresh_s is None else min(limit_s, fresh_s)
+        limit_s = min(_OLD_SHARE * self.interval_s, math.inf if fresh_s is None else fresh_s)
         is_old = not self._samples or now_s - self._samples[-1].at >= limit_s
         failure = await self._take_sample() if is_old or lacks_table else None
         if self._taking is None:
@@ -309,12 +308,12 @@ class Sampler:
         samples = self._samples_after(ask.since, self._clock())
         if failure is not None and (ask.since is None or not samples):
             return failure
-        return tuple(
-            sample
-            if sample.processes is None or (ask.processes and sample is samples[-1])
-            else replace(sample, processes=None)
-            for sample in samples
-        )
+        with_table = samples[-1:] if ask.processes else []
+        without_table = [
+            sample if sample.processes is None else replace(sample, processes=None)
+            for sample in samples[: len(samples) - len(with_table)]
+        ]
+        return (*without_table, *with_table)
 
     def encode_reply(self, samples: tuple[NodeSample, ...], *, simulated: bool = False) -> bytes:
         """Return a reply with these samples, dated now, as one line of JSON."""

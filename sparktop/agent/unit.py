@@ -69,12 +69,12 @@ def watching_unit(flags: UnitFlags, more: Sequence[str], needs: Needs, *, makes_
     if flags.listen is not None:
         words += ["--listen", quote_word(flags.listen)]
     # systemd loads these files as credentials, to which the command line refers.
-    words += [
-        word for option, name, _ in options for word in (f"--{option}", f"${{CREDENTIALS_DIRECTORY}}/{name}")
-    ]
+    for option, name, _ in options:
+        words += [f"--{option}", f"${{CREDENTIALS_DIRECTORY}}/{name}"]
     if flags.insecure:
         words.append("--insecure")
-    words += [word for name in flags.names for word in ("--name", quote_word(name))]
+    for name in flags.names:
+        words += ["--name", quote_word(name)]
     return filled(
         flags.command,
         " ".join((*words, *more)),
@@ -104,15 +104,15 @@ def _home_values(program: Path, *files: Path) -> dict[str, str]:
 
 
 def _in_home(path: Path) -> bool:
+    """Return whether a path, or what it links to, is in a home directory."""
     return any(form.is_relative_to(home) for form in (path, path.resolve()) for home in _HOMES)
 
 
 def quote_word(word: str) -> str:
     """Quote and escape a word of a command line for systemd."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
-    return (
-        f'"{escaped}"' if escaped != word or any(char.isspace() or char in "'\";" for char in word) else word
-    )
+    needs_quotes = escaped != word or any(char.isspace() or char in "'\";" for char in word)
+    return f'"{escaped}"' if needs_quotes else word
 
 
 def unit_watch_words(config: str | None, targets: Sequence[str]) -> tuple[list[str], Needs]:

@@ -118,8 +118,8 @@ def parse_btop(text: str) -> tuple[dict[str, str], tuple[str, ...]]:
     for line in lines_of(text):
         match = _LINE.match(line)
         if match is not None and match[1] in _KEYS:
-            quoted = match[2] if match[2] is not None else match[3]
-            values[match[1]] = (_COMMENT.sub("", match[4] or "") if quoted is None else quoted).strip()
+            key, double_quoted, single_quoted, plain = match.groups("")
+            values[key] = (double_quoted or single_quoted or _COMMENT.sub("", plain)).strip()
     if not values:
         raise ConfigError('holds none of btop\'s colours, like theme[main_fg]="#cccccc"')
     read = {key: _color(value) for key, value in values.items() if value}
@@ -145,11 +145,9 @@ def _color(value: str) -> str | None:
 
 
 def role_colors(given: Mapping[str, str]) -> tuple[bool, dict[str, str], dict[str, tuple[str, ...]]]:
-    """Return (whether a btop theme is dark, its colours, its gradients) by sparktop's roles.
+    """Return (whether a btop theme is dark, its colours, its gradients), the last two by sparktop's roles.
 
-    A gradient has one to three colours, low to high.
-
-    `given` has its colours by btop's keys.
+    A gradient has one to three colours, low to high. `given` has the theme's colours by btop's keys.
 
     The table in the docstring of `sparktop.colors.btop_theme` lists btop's keys for each role; "good", "warn"
     and "bad" are missing. Colours with too little contrast are changed until they are readable.
@@ -187,13 +185,18 @@ def role_colors(given: Mapping[str, str]) -> tuple[bool, dict[str, str], dict[st
         # The reverse of all others: checked against the text and mixed with the background.
         "cursor_background": with_contrast(cursor, text, seen, WORDS),
     }
-
-    def stops(name: str) -> tuple[str, ...]:
-        start, mid, end = (given.get(f"{name}_{stage}") for stage in _STAGES)
-        given_stops = (start, mid, end) if end is not None else (start,)
-        return tuple(color for color in given_stops if color is not None) if start is not None else ()
-
-    gradients = {
-        role: next(filter(None, map(stops, names)), (colors["accent"],)) for role, names in _ROLES.items()
-    }
+    gradients: dict[str, tuple[str, ...]] = {}
+    for role, names in _ROLES.items():
+        stops = (_stops(given, name) for name in names)
+        gradients[role] = next(filter(None, stops), (colors["accent"],))
     return dark, colors, gradients
+
+
+def _stops(given: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """Return the colours of btop's gradient `name`, low to high; () if it has no start."""
+    start, mid, end = (given.get(f"{name}_{stage}") for stage in _STAGES)
+    if start is None:
+        return ()
+    if end is None:
+        return (start,)
+    return (start, end) if mid is None else (start, mid, end)

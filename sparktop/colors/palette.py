@@ -157,9 +157,12 @@ def _gradient_steps(colors: tuple[str, ...], *, ansi: bool) -> tuple[str, ...]:
 
 
 def _is_color(color: object, *, ansi: bool) -> bool:
+    """Return whether a value is "#rrggbb", or with `ansi` one of the 16 names or "default"."""
     if not isinstance(color, str):
         return False
-    return color == DEFAULT or color in ANSI_NAMES if ansi else bool(_HEX.fullmatch(color))
+    if ansi:
+        return color == DEFAULT or color in ANSI_NAMES
+    return _HEX.fullmatch(color) is not None
 
 
 def parse_palette(name: str, text: str, *, where: str = "") -> Palette:

@@ -62,8 +62,9 @@ def words(document: object, limit: int = 200) -> str | None:
 
 def count(document: object) -> int | None:
     """Return `document` if it is an integer above 0 and below 2**40, else None."""
-    is_count = isinstance(document, int) and not isinstance(document, bool) and 0 < document < _MOST
-    return document if is_count and isinstance(document, int) else None
+    if not isinstance(document, int) or isinstance(document, bool):
+        return None
+    return document if 0 < document < _MOST else None
 
 
 def first_model(document: object) -> tuple[str | None, int | None]:
@@ -82,11 +83,10 @@ def first_model(document: object) -> tuple[str | None, int | None]:
 def listed_models(document: object) -> tuple[str, ...] | None:
     """Return the names in a `/v1/models` response; None if it lists none, or more than any server serves."""
     models = field(document, "data")
-    model_entries = (
-        [words(field(model, "id")) for model in models[: MAX_MODELS + 1]] if isinstance(models, list) else []
-    )
-    names = tuple(name for name in model_entries if name is not None)
-    return names if names and len(model_entries) <= MAX_MODELS else None
+    if not isinstance(models, list) or len(models) > MAX_MODELS:
+        return None
+    ids = (words(field(model, "id")) for model in models)
+    return tuple(name for name in ids if name is not None) or None
 
 
 def identify(answers: Answers) -> EngineIdentity:

@@ -153,7 +153,7 @@ def lane_label(page: Page, usual_label: str) -> str:
         servers = {label(labels, name) for labels in every} - {None}
         if len(servers) > 1:
             return name
-        if servers and name in REPLICA_LABELS:
+        if servers and name in REPLICA_LABELS:  # one replica: its other labels differ for other reasons
             break
     return usual_label
 

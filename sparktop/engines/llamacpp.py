@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
@@ -101,14 +102,16 @@ def sample_of(families: Page, at: float) -> EngineSample:
         lanes.setdefault("0", {})
     for fields in lanes.values():
         _set_derived_fields(fields)
-    generated = [
+    samples = [
         LaneSample(lane, per_finished_request=True, **lanes[lane]) for lane in sorted(lanes, key=lane_order)
     ]
+    if not samples:  # a router without a model that was asked
+        samples = [_UNKNOWN_LANE if _AWAKE & {*statuses.values()} else _ASLEEP_LANE]
     loaded = [clean(model) for model, status in statuses.items() if status == LOADED]
     return EngineSample(
         at=at,
         engine="llamacpp",
-        lanes=tuple(generated) or (_UNKNOWN_LANE if _AWAKE & {*statuses.values()} else _ASLEEP_LANE,),
+        lanes=tuple(samples),
         models=tuple(sorted(loaded)) if statuses else page.model_names(),
         note=_router_note(statuses) if statuses else None,
         prefix_cache=PrefixCache(on=True) if _CACHED in families else None,
@@ -134,10 +137,11 @@ _UNKNOWN_LANE = LaneSample("0", per_finished_request=True)
 def _router_note(statuses: Mapping[str, str]) -> str:
     """Return how many models of a router are in which state, such as "models: 1 loaded, 2 unloaded"."""
     order = (LOADED, _LOADING, "sleeping", "unloaded")
-    kinds = sorted({*statuses.values()}, key=lambda kind: (order.index(kind) if kind in order else 9, kind))
-    numbers = [f"{sum(value == kind for value in statuses.values())} {clean(kind, 20)}" for kind in kinds]
-    numbers_text = ", ".join(numbers)
-    return f"models: {numbers_text}" if _AWAKE & {*kinds} else f"models: {numbers_text}; {NO_MODEL}"
+    numbers = Counter(statuses.values())
+    known = [state for state in order if state in numbers]
+    others = sorted(numbers.keys() - set(order))
+    words = ", ".join(f"{numbers[state]} {clean(state, 20)}" for state in (*known, *others))
+    return f"models: {words}" if _AWAKE & numbers.keys() else f"models: {words}; {NO_MODEL}"
 
 
 def is_server(props: object) -> bool:

@@ -293,13 +293,26 @@ def read_page(
     """
     if engine != "auto" and engine not in ENGINES:
         raise PageError(FailureKind.UNSUPPORTED, f"unknown engine {clean(engine, 40)!r}")
-    read_json = None if engine == "auto" else ENGINES[engine].read_json
-    if read_json is not None and (ENGINES[engine].reader is None or body.lstrip()[:1] in {b"{", b"["}):
-        sample = read_json(body, at)
-        answering = ENGINES[sample.engine]
-        if sample.note == openai.NOTE and answering.silent:
-            sample = replace(sample, note=f"{answering.title} {answering.silent}; {sample.note}")
-        return replace(sample, answer_ms=answer_ms, page_bytes=len(body), page=body)
+    kind = ENGINES.get(engine)
+    read_json = None if kind is None else kind.read_json
+    has_page = kind is None or kind.reader is not None
+    if read_json is not None and (not has_page or body.lstrip()[:1] in {b"{", b"["}):
+        sample = _with_reason_of_silence(read_json(body, at))
+    else:
+        sample = _read_metrics(body, at, engine)
+    return replace(sample, answer_ms=answer_ms, page_bytes=len(body), page=body)
+
+
+def _with_reason_of_silence(sample: EngineSample) -> EngineSample:
+    """Return a sample of a list of models; its note says when such a server writes no metrics, if known."""
+    answering = ENGINES[sample.engine]
+    if sample.note != openai.NOTE or not answering.silent:
+        return sample
+    return replace(sample, note=f"{answering.title} {answering.silent}; {sample.note}")
+
+
+def _read_metrics(body: bytes, at: float, engine: str) -> EngineSample:
+    """Parse a metrics page; parameters and errors as of `read_page`."""
     text = PageText(body.removeprefix(codecs.BOM_UTF8))
     engines = text.get_or_make(("engines", engine), lambda: _engines_on(body, engine))
     if not engines:
@@ -317,7 +330,7 @@ def read_page(
             theirs = prefix if kind.reader.prefix else prefix.removesuffix(kind.prefixes[0])
             page = kind.reader.with_prefix(theirs).read(text)
             samples.append(replace(kind.sample_of(page, at), impossible=page.impossible))
-    return replace(_merge_samples(samples), answer_ms=answer_ms, page_bytes=len(body), page=body)
+    return _merge_samples(samples)
 
 
 def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
@@ -340,8 +353,9 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
     engines_with_prefix = engines.keys() - {"nim"}  # a NIM's names have no prefix either
     if engine == "trtllm" and not engines_with_prefix and _BARE_TRTLLM.search(padded):
         return (("trtllm", ""),)
-    if "mindie" in engines or ("nim" in engines and engine != "nim" and not _OF_NIM.search(padded)):
-        engines.pop("nim", None)
+    # Other programs may write names as a NIM's: MindIE does, and one that is not expected needs a mark.
+    if "nim" in engines and ("mindie" in engines or (engine != "nim" and not _OF_NIM.search(padded))):
+        del engines["nim"]
     kind = router_kind(body) if _may_be_router(padded, engines) else None
     if kind is not None:
         raise PageError(FailureKind.ROUTER, TITLES[kind])

@@ -146,27 +146,34 @@ def read_workers(body: bytes) -> RouterSample | None:
     """
     document = parse(body)
     worker_entries = entries(document, "workers")
-    if worker_entries is None or (not worker_entries and field(document, "total") != 0):
+    if worker_entries is None:
+        return None
+    if not worker_entries and field(document, "total") != 0:  # an empty list of another program
         return None
     named = {words(field(entry, "url"), _ID_LIMIT): entry for entry in worker_entries[:_MOST_DEPLOYMENTS]}
     workers = {name: entry for name, entry in named.items() if name is not None}
     if worker_entries and not workers:
         return None
-    reported = {name: _load_or_none(field(worker, "load")) for name, worker in workers.items()}
-    loads = {name: load for name, load in reported.items() if load is not None}
-    gateway = not worker_entries or any(field(value, "id") is not None for value in workers.values())
-    models = {name: words(field(worker, "model_id"), _ID_LIMIT) for name, worker in workers.items()}
+    deployments: list[Deployment] = []
+    loads: dict[str, float] = {}
+    troubles: dict[str, str] = {}
+    for name, worker in workers.items():
+        model = words(field(worker, "model_id"), _ID_LIMIT)
+        deployments.append(Deployment(name, name, None if model == "unknown" else model))
+        load = _load_or_none(field(worker, "load"))
+        if load is not None:
+            loads[name] = load
+        if field(worker, "is_healthy") is False:
+            troubles[name] = "unhealthy"
+    # Without any worker either could have written the list: it counts as the gateway's.
+    gateway = not workers or any(field(worker, "id") is not None for worker in workers.values())
     return RouterSample(
         _UNDATED,
         SGLANG_GATEWAY if gateway else VLLM_ROUTER,
-        deployments=tuple(
-            Deployment(name, name, None if model == "unknown" else model) for name, model in models.items()
-        ),
+        deployments=tuple(deployments),
         sent=loads or None,
         in_flight=math.fsum(loads.values()) if loads else None,
-        troubles={
-            name: "unhealthy" for name, worker in workers.items() if field(worker, "is_healthy") is False
-        },
+        troubles=troubles,
         note=None if workers else "it has no worker",
     )
 
@@ -234,11 +241,11 @@ def read_router_page(body: bytes) -> RouterSample | None:
 def _read_dynamo(families: Mapping[str, Family]) -> RouterSample:
     stages = families.get(_DYNAMO_STAGES)
     queued = _sum_or_none(where(stages, "stage", *_BEFORE_WORKER)) if stages else None
-    note = None
     if queued is None:
         queued = _sum_or_none(families.get(_DYNAMO_PENDING, {}))
-    if queued is None:
-        queued = _sum_or_none(families.get(_DYNAMO_QUEUED, {}))
+    note = None
+    if queued is None and _DYNAMO_QUEUED in families:
+        queued = _sum_or_none(families[_DYNAMO_QUEUED])
         note = None if queued is None else PREFILL_QUEUED
     active_family = next((families[name] for name in _DYNAMO_ACTIVE if name in families), {})
     return RouterSample(_UNDATED, DYNAMO, queued=queued, in_flight=_sum_or_none(active_family), note=note)
@@ -262,9 +269,8 @@ def _read_stack(families: Mapping[str, Family]) -> RouterSample:
 def _read_epp(families: Mapping[str, Family]) -> RouterSample:
     family_of = partial(_first_family, families, _EPP)
     endpoints = family_of(*_EPP_ENDPOINTS)
-    ids = _values_by_label(endpoints, "model_server_endpoint") or _values_by_label(
-        endpoints, "model_server_pod"
-    )
+    ids = _values_by_label(endpoints, "model_server_endpoint")
+    ids = ids or _values_by_label(endpoints, "model_server_pod")  # of older versions
     deployments = tuple(
         Deployment(deployment, f"http://{deployment}" if _HOST_PORT.fullmatch(deployment) else None)
         for deployment in list(ids)[:_MOST_DEPLOYMENTS]

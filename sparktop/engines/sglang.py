@@ -64,6 +64,7 @@ from sparktop.engines.lanes import (
     where,
 )
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample, PrefixCache
+from sparktop.model.series import sum_if_all_known
 from sparktop.model.text import clean
 
 _INFO, _OLD_INFO = "/server_info", "/get_server_info"
@@ -89,8 +90,9 @@ def _of_first_rank(places: Places) -> Places:
         rank = (_rank_of(labels, "pp_rank"), _rank_of(labels, "tp_rank"))
         ranked.setdefault(rank, {})[labels] = index
     lowest = ranked[min(ranked)] if ranked else {}
-    of_scheduler = any(label(labels, "tp_rank") is not None for labels in lowest)
-    return (of_scheduler and where(lowest, "priority", None, "")) or lowest
+    is_of_scheduler = any(label(labels, "tp_rank") is not None for labels in lowest)
+    totals = where(lowest, "priority", None, "") if is_of_scheduler else {}
+    return totals or lowest
 
 
 def _rank_of(labels: Labels, name: str) -> int:
@@ -224,7 +226,8 @@ def sample_of(families: Page, at: float) -> EngineSample:
         lanes["0"] = {}
     _EXTRAS.add(page.families, lanes, separates, _of_first_rank)
     for fields in lanes.values():
-        _set_derived_fields(fields, realtime=bool(page.families.get(_REALTIME)), pools=_FULL in page.families)
+        _set_derived_fields(fields, realtime=bool(page.families.get(_REALTIME)))
+        _set_use_of_pools(fields, has_full=_FULL in page.families)
     return EngineSample(
         at=at,
         engine="sglang",
@@ -242,12 +245,10 @@ def _read_role(families: Mapping[str, Family]) -> str | None:
     return next((role for role in ("prefill", "decode") if types == {role}), None)
 
 
-def _set_derived_fields(fields: dict[str, Any], *, realtime: bool, pools: bool) -> None:
-    """Set those fields that follow from others: computed tokens, how tokens are counted, the cache's use.
+def _set_derived_fields(fields: dict[str, Any], *, realtime: bool) -> None:
+    """Set those fields that follow from others: computed tokens, how tokens are counted, use of host memory.
 
-    `realtime` is whether the page has the realtime token counter, `pools` whether it has the use of each
-    pool. Without that, a use that is not above that of another pool is not the KV cache's.
-    Gauges of unused pools, and those that are needed only here, are removed.
+    `realtime` is whether the page has the realtime token counter.
     """
     prompt, cached = fields.get("prompt_tokens"), fields.get("prompt_tokens_cached")
     if prompt is not None and cached is not None and cached <= prompt:
@@ -256,18 +257,27 @@ def _set_derived_fields(fields: dict[str, Any], *, realtime: bool, pools: bool) 
             fields["prompt_tokens_computed"] = prompt - cached
     fields["per_finished_request"] = not realtime
     gauges = fields.get("gauges", {})
+    used, size = gauges.pop("offload_used", None), gauges.pop("offload_total", None)
+    if used is not None and size and used <= size:
+        gauges["offload_cache"] = 100.0 * used / size
+
+
+def _set_use_of_pools(fields: dict[str, Any], *, has_full: bool) -> None:
+    """Correct the use of the KV cache where it is that of another pool, and remove gauges of unused pools.
+
+    `has_full` is whether the page has the use of the pool of full attention. Without that, a use that is not
+    above that of another pool is not the KV cache's, which then follows from its tokens.
+    """
+    gauges = fields.get("gauges", {})
     for pool in _POOLS:
         if not gauges.get(pool):  # a model without such layers
             gauges.pop(pool, None)
     others = [gauges[pool] for pool in _POOLS if pool in gauges]
     kv_percent = fields.get("kv_cache_percent")
-    tokens = [gauges.pop(name, None) for name in _KV_TOKENS]
-    if not pools and kv_percent is not None and others and max(others) >= kv_percent - _ROUNDED:
-        used_tokens, size = tokens[0], sum(part for part in tokens if part is not None)
-        fields["kv_cache_percent"] = None if None in tokens or not size else 100.0 * used_tokens / size
-    used_offload, size = gauges.pop("offload_used", None), gauges.pop("offload_total", None)
-    if used_offload is not None and size and used_offload <= size:
-        gauges["offload_cache"] = 100.0 * used_offload / size
+    used, *unused = [gauges.pop(name, None) for name in _KV_TOKENS]
+    if not has_full and kv_percent is not None and others and max(others) >= kv_percent - _ROUNDED:
+        size = sum_if_all_known((used, *unused))
+        fields["kv_cache_percent"] = 100.0 * used / size if size else None
 
 
 def identify(answers: Answers) -> EngineIdentity:

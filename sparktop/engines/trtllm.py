@@ -148,6 +148,7 @@ def read_json(body: bytes, at: float) -> EngineSample:
     document = parse(body)
     if not isinstance(document, list) or not all(isinstance(sample, dict) for sample in document):
         raise PageError(FailureKind.MALFORMED, "no list of iterations of TensorRT-LLM")
+    # Of each rank the last one in the list, which is the newest.
     newest = {count(field(sample, "attentionDpRank")) or 0: sample for sample in document}
     if len(newest) > MAX_LANES:
         raise PageError(FailureKind.TOO_LARGE, f"iterations of more than {MAX_LANES} ranks")
@@ -179,7 +180,8 @@ def _lane(lane: str, iteration: object) -> LaneSample:
 
 
 def _number(document: object, name: str) -> float | None:
-    """Return a number that is not negative in a JSON object."""
+    """Return the number under `name` in a JSON object; None without one, or where it is not plausible."""
     value = field(document, name)
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST
-    return float(value) if is_number and isinstance(value, int | float) else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value < _MOST else None

@@ -33,7 +33,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from sparktop.engines.exposition import Family, Page, Places, Reader
+from sparktop.engines.exposition import Family, Labels, Page, Places, Reader
 from sparktop.engines.lanes import (
     CPU,
     OLDER,
@@ -158,15 +158,20 @@ def _count_lora(name: str) -> Callable[[Family], float | None]:
     """Return a function that counts the adapters which the newest sample lists in its label `name`."""
 
     def count(family: Family) -> float | None:
-        newest = max(family, key=lambda labels: family[labels], default=())
-        listed = label(newest, name)
-        return None if listed is None else float(len([name for name in listed.split(",") if name.strip()]))
+        listed = label(_newest_of_info(family), name)
+        return None if listed is None else float(sum(bool(adapter.strip()) for adapter in listed.split(",")))
 
     return count
 
 
 def _lora_max(family: Family) -> float | None:
-    return positive_number(label(max(family, key=lambda labels: family[labels], default=()), "max_lora"))
+    """Return the most adapters at once, as the newest sample states it."""
+    return positive_number(label(_newest_of_info(family), "max_lora"))
+
+
+def _newest_of_info(family: Family) -> Labels:
+    """Return the labels of the sample with the highest value, which is a time; () without samples."""
+    return max(family, key=lambda labels: family[labels], default=())
 
 
 def _counters(*names: str) -> tuple[str, ...]:
@@ -405,7 +410,7 @@ def _correct_for_several_servers(page: LanePage, lanes: Iterable[dict[str, Any]]
     """
     for fields in lanes:
         fields.pop("step_tokens", None)
-        for gauge, names, _ in FIELDS[:2]:
+        for gauge, names, _ in FIELDS[:2]:  # running and waiting
             name = page.first_present(names)
             if name is None or page.families[name]:  # otherwise the gauge is present but could not be parsed
                 fields.setdefault(gauge, 0.0)
@@ -439,16 +444,15 @@ def _kv_capacities(
     """
     sizes: dict[str, float] = {}
     sums: dict[str, float] = {}
-    for lane, family in configs.items():
-        for labels in family:
+    for lane, places in configs.items():
+        for labels in places:
             values = dict(labels)
-            targets = [lane] if lane in labelled else lanes
-            for target in targets:
-                size = positive_number(values.get("kv_cache_size_tokens"))
+            size = positive_number(values.get("kv_cache_size_tokens"))
+            blocks = positive_number(values.get("num_gpu_blocks"))
+            block_size = positive_number(values.get("block_size"))
+            for target in [lane] if lane in labelled else lanes:
                 if size is not None:
                     sizes[target] = size
-                blocks = positive_number(values.get("num_gpu_blocks"))
-                block_size = positive_number(values.get("block_size"))
                 if blocks is not None and block_size is not None:
                     sums[target] = blocks * block_size
     sharing = len(sums) if len(set(sums.values())) == 1 else 1

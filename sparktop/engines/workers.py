@@ -224,6 +224,7 @@ _TRITON: Fields = (
 )
 _TRITON_DONE = {"success": "nv_inference_request_success", "failure": "nv_inference_request_failure"}
 _TRITON_TIMES = {"e2e": "nv_inference_request_duration_us", "queue": "nv_inference_queue_duration_us"}
+_TRITON_UNCLEAR = "several models and no TensorRT-LLM among them: requests cannot be counted"
 TRITON_READER = Reader(
     names_of(_TRITON, (), *_TRITON_DONE.values(), *_TRITON_TIMES.values()), "nv_inference_"
 )
@@ -235,13 +236,7 @@ def sample_of_triton(families: Page, at: float) -> EngineSample:
     Raises:
         PageError: the page holds more samples than any real server has.
     """
-    request_family = families.get(_TRITON_REQUESTS) or families.get(_TRITON_DONE["success"], {})
-    models = {label(labels, "model") or "" for labels in request_family} - {""}
-    own_models = models if _TRITON_REQUESTS in families or len(models) == 1 else set()
-    places_of = families.places if own_models else {}
-    of_models = {name: where(places, "model", *own_models) for name, places in places_of.items()}
-    kept_places = {name: places for name, places in of_models.items() if places}
-    kept_page = Page(kept_places, {}, families.values_read)
+    kept_page = _page_of_engine(families)
     page = LanePage(kept_page, model_label="model")
     fields = page.read(_TRITON, ())["0"]
     fields["kv_capacity_tokens"] = _kv_capacity(kept_page.get(_TRITON_BLOCKS, {}))
@@ -259,10 +254,21 @@ def sample_of_triton(families: Page, at: float) -> EngineSample:
         models=page.model_names(),
         slots=None if slots is None else int(slots),
         counted_at_arrival=frozenset({"prompt_tokens"}),
-        note=None
-        if own_models
-        else "several models and no TensorRT-LLM among them: requests cannot be counted",
+        note=None if kept_page else _TRITON_UNCLEAR,
     )
+
+
+def _page_of_engine(families: Page) -> Page:
+    """Return the samples of Triton's models that have TensorRT-LLM's metrics, else of its only model.
+
+    It is empty where Triton has several models and none with such metrics.
+    """
+    request_family = families.get(_TRITON_REQUESTS) or families.get(_TRITON_DONE["success"], {})
+    models = {label(labels, "model") or "" for labels in request_family} - {""}
+    if _TRITON_REQUESTS not in families and len(models) > 1:
+        return Page({}, {}, [])
+    of_models = {name: where(places, "model", *models) for name, places in families.places.items()}
+    return Page({name: places for name, places in of_models.items() if places}, {}, families.values_read)
 
 
 def _kv_capacity(blocks: Family) -> float | None:

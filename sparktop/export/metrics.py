@@ -83,12 +83,22 @@ def _metrics_of_figures(of: Of) -> list[PageMetric[Any]]:
     return [single(figure.metric, figure.help, figure.base_value) for figure in figures(of)]
 
 
+def _bound_word(quantile: Quantile) -> str:
+    """Return what the seconds of a quantile are, as the label `bound` has it."""
+    if quantile.below:
+        return "below"
+    if quantile.above:
+        return "above"
+    return "in_bucket" if quantile.bucket_s else "exact"
+
+
 def _quantile_metric(title: str, name: str, percent: int) -> PageMetric[BackendView]:
+    """Return the metric of a quantile of the latency that the field `name` of the view holds."""
+
     def points(view: BackendView) -> Iterator[Point]:
         quantile: Quantile | None = getattr(getattr(view, name), f"p{percent}")
         if quantile is not None:
-            signs = {"below": quantile.below, "above": quantile.above, "in_bucket": quantile.bucket_s}
-            yield (next((word for word, holds in signs.items() if holds), "exact"),), quantile.seconds
+            yield (_bound_word(quantile),), quantile.seconds
 
     text = (
         f'{title}, p{percent} of the last 60 s; bound="below" or "above": less or more than this, '
@@ -379,7 +389,8 @@ def _alert_labels(
 ) -> list[tuple[str, ...]]:
     """Return (kind, subject, severity) of the alerts, the gravest first; no subject is a model's name.
 
-    Verdicts on the groups `silent`, of which no server answers, are left out.
+    `group_of` has the name of each group on the page. Verdicts on the groups `silent`, of which no server
+    answers, are left out.
     """
     views = (snapshot.backends, snapshot.nodes, snapshot.routers)
     watched = {view.name for part in views for view in part}
@@ -389,10 +400,9 @@ def _alert_labels(
         active for active in worst_first if active.subject not in silent or not active.id.startswith(_BALANCE)
     )
     for alert in islice(current_ones, MOST_ALERTS):
-        shown_subject = alert.subject if alert.subject in watched else OTHER
-        subject = (
-            group_of.get(alert.subject, shown_subject) if alert.id.startswith(_BALANCE) else shown_subject
-        )
+        subject = alert.subject if alert.subject in watched else OTHER
+        if alert.id.startswith(_BALANCE):
+            subject = group_of.get(alert.subject, subject)
         labels[clean(kind_of(alert.id), LABEL_LIMIT), label_of(subject), alert.severity.value] = None
     return list(labels)
 
@@ -408,9 +418,13 @@ def _without_agent(nodes: Named[NodeView], *, simulated: bool) -> list[Family]:
             if family.name in _NOT_EXPORTED or len(family.samples) > room:
                 continue
             room -= len(family.samples)
-            merged_family = merged.setdefault(family.name, family)
-            samples = [sample._replace(labels={**labels, **sample.labels}) for sample in family.samples]
-            merged_family.samples = samples if merged_family is family else [*merged_family.samples, *samples]
+            family.samples = [
+                sample._replace(labels={**labels, **sample.labels}) for sample in family.samples
+            ]
+            if family.name in merged:
+                merged[family.name].samples += family.samples
+            else:
+                merged[family.name] = family
     return list(merged.values())
 
 

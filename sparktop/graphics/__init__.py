@@ -1,4 +1,4 @@
-"""Text graphics: formats numbers in exact widths; draws braille graphs, bars and axes; mixes colours.
+"""Graphics: numbers in exact widths, braille graphs, bars and axes as text; elements of SVG.
 
-Pure functions over the standard library, independent of terminals, widgets and samples.
+Independent of terminals, widgets and samples.
 """

@@ -137,6 +137,7 @@ class PlotAxis(Struct, frozen=True):
         return centred_labels([(value, tick(value)) for value in self._round_numbers()], self)
 
     def _round_numbers(self) -> list[float]:
+        """Return round numbers on the axis, about eight cells apart; on an axis of ratios 1, 2, 5, 10, ….."""
         if not self.high > self.low:
             return [self.low]
         if self.ratios:

@@ -193,12 +193,14 @@ def _stack_heights(lower: GraphValues, upper: GraphValues, height: int, top: flo
     """
     dots, is_low = _DOTS * height, height <= _LOW
     little = _LITTLE if is_low else 0.0
-    edges = _without_negative(lower), _without_negative(upper)
-    missing = len(edges[1]) - len(edges[0])
-    bases = [None] * missing + edges[0]
-    tops = [None] * -missing + edges[1]
+    bases, tops = _without_negative(lower), _without_negative(upper)
+    count = max(len(bases), len(tops))
+    unknown: list[float | None] = [None]
+    bases = unknown * (count - len(bases)) + bases
+    tops = unknown * (count - len(tops)) + tops
     totals = [
-        None if a is None and b is None else (a or 0.0) + (b or 0.0) for a, b in zip(bases, tops, strict=True)
+        base if top_value is None else (base or 0.0) + top_value
+        for base, top_value in zip(bases, tops, strict=True)
     ]
     heights = zip(
         bases, tops, _heights_in_dots(bases, dots, top), _heights_in_dots(totals, dots, top), strict=True
@@ -206,14 +208,14 @@ def _stack_heights(lower: GraphValues, upper: GraphValues, height: int, top: flo
     result: list[tuple[int, int]] = []
     for lower_value, upper_value, low, both in heights:
         if lower_value is not None and (not upper_value or upper_value <= little * lower_value):
-            result.append((both, both))
+            result.append((both, both))  # no upper area
         elif not lower_value:
-            result.append((0, both))
+            result.append((0, both))  # no lower area
         elif is_low and (upper_value or 0.0) <= lower_value:
-            result.append((low, both))
-        else:  # at least one dot of the upper area
-            high = both if both > low else min(dots, low + 1)
-            result.append((low if low < high else high - 1, high))
+            result.append((low, both))  # both, the upper one perhaps without a dot
+        else:  # both, the upper one with at least one dot, if need be in place of one of the lower area
+            high = max(both, min(dots, low + 1))
+            result.append((min(low, high - 1), high))
     return result
 
 

@@ -251,7 +251,9 @@ def signed(value: float, decimals: int = 0) -> str:
     return f"{value:+.{decimals}f}".replace("-", MINUS)
 
 
-_AGES = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+_MINUTE_S, _HOUR_S = 60, 3600
+_LARGE_UNITS = (("d", 86_400, "h", _HOUR_S), ("h", _HOUR_S, "min", _MINUTE_S))
+"""Units of an age, each with its seconds and with the smaller unit of the rest."""
 
 
 def age(seconds: float | None) -> str:
@@ -266,15 +268,13 @@ def age(seconds: float | None) -> str:
     sign = MINUS if finite < 0 and whole_s else ""
     if whole_s >= (_MOST_DAYS + 1) * 86_400:
         return f"<{sign}{_MOST_DAYS} d" if sign else f">{_MOST_DAYS} d"
-    for index, (name, unit_s) in enumerate(_AGES):
+    for name, unit_s, small_name, small_s in _LARGE_UNITS:
         if whole_s >= unit_s:
-            text = f"{whole_s // unit_s} {name}"
-            rest = whole_s % unit_s // _AGES[index + 1][1] if name in {"d", "h"} else 0
-            return sign + text + (f" {rest} {_AGES[index + 1][0]}" if rest else "")
-    return "0 s"
+            rest = whole_s % unit_s // small_s
+            return f"{sign}{whole_s // unit_s} {name}" + (f" {rest} {small_name}" if rest else "")
+    return f"{sign}{whole_s // _MINUTE_S} min" if whole_s >= _MINUTE_S else f"{sign}{whole_s} s"
 
 
-_MINUTE_S, _HOUR_S = 60, 3600
 _HOURS_FROM_S = 5400
 """From here on, the upper end of a range is written with hours."""
 

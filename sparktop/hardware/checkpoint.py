@@ -76,7 +76,7 @@ class CheckpointReader:
         self._found: dict[tuple[int, int], FoundWeights] = {}
 
     def find(self, pid: int, start: int, model: str | None, flags: tuple[str, ...] = ()) -> FoundWeights:
-        """Return what is known of the weights of `model`, a path or a name.
+        """Return what is known of the weights of `model`, a path or name; the first call begins to read them.
 
         `start` is the start of the server's process in clock ticks, `flags` its options.
         """
@@ -305,9 +305,8 @@ def step_weights(config: Mapping[str, object], sizes: Mapping[str, int]) -> Mode
     total = sum(read.values())
     if not experts:
         return ModelWeights(total / _GB) if total else None
-    count, chosen = (
-        next((config[name] for name in names if name in config), None) for names in (_COUNTS, _CHOSEN)
-    )
+    count = next((config[name] for name in _COUNTS if name in config), None)
+    chosen = next((config[name] for name in _CHOSEN if name in config), None)
     if not isinstance(count, int) or not isinstance(chosen, int) or not 0 < chosen <= count:
         return None
     return ModelWeights((total - experts * (1 - chosen / count)) / _GB, mixture=chosen < count)

@@ -315,7 +315,7 @@ class Nvml:
 
 
 def _reason_closed(error: Exception) -> str:
-    """Return the reason why the library cannot be opened, in one line for the user."""
+    """Return why the library cannot be opened, in one line for the user."""
     return _NOTES.get(getattr(error, "value", None)) or clean(f"the NVIDIA driver does not answer: {error}")
 
 
@@ -525,14 +525,15 @@ class GpuMemoryReader:
                 self._decide_unified(fits_unified=unsupported)
             return GpuMemory(self._unified)
         total = int(answer.total)
+        is_other_size = machine_bytes is None or abs(total - machine_bytes) > _NEAR * machine_bytes
         # Coherent: CPU and GPU share page tables.
         if total and not has_own_node and self._gpu.ask_seldom("nvmlDeviceGetAddressingMode") == _ATS:
             self._decide_unified(fits_unified=True)
-            if self._unified and machine_bytes and abs(total - machine_bytes) > _NEAR * machine_bytes:
+            if self._unified and machine_bytes and is_other_size:
                 self._note = (
                     f"the driver reports {_gib_text(total)} of its own, but it uses the machine's memory"
                 )
-        elif total and (machine_bytes is None or abs(total - machine_bytes) > _NEAR * machine_bytes):
+        elif total and is_other_size:
             self._unified = False
         else:
             self._decide_unified(fits_unified=True)
@@ -546,7 +547,8 @@ class GpuMemoryReader:
     def correct(self, memory: GpuMemory, held_bytes: int, machine_bytes: int | None) -> GpuMemory:
         """Return `memory`, corrected where processes hold more than the driver says that there is.
 
-        What does not fit into the GPU's memory is in the machine's, if that is large enough.
+        What does not fit into the GPU's memory is in the machine's, if that is large enough; the GPU then
+        counts as one that uses the machine's memory, also in later calls of `read`.
         """
         total = memory.total_bytes
         if total is None or held_bytes <= (1 + _NEAR) * total:
@@ -635,11 +637,13 @@ class MigReader:
             gpu = Gpu(self._gpu.nvml, self._gpu.index, handle, index)
             name = clean(self._ask(gpu.ask, "nvmlDeviceGetName") or "").rpartition(_MARK)[2] or None
             uuid = clean(self._ask(gpu.ask, "nvmlDeviceGetUUID") or "", 96) or None
-            ids = [self._ask(gpu.ask, f"nvmlDeviceGet{kind}InstanceId") for kind in ("Gpu", "Compute")]
-            pair = None if None in ids else (int(ids[0]), int(ids[1]))
+            gpu_id = self._ask(gpu.ask, "nvmlDeviceGetGpuInstanceId")
+            compute_id = self._ask(gpu.ask, "nvmlDeviceGetComputeInstanceId")
+            ids = None if gpu_id is None or compute_id is None else (int(gpu_id), int(compute_id))
             memory = self._ask(ask_memory, gpu)
-            total, used = (None, None) if memory is None else (int(memory.total) or None, int(memory.used))
-            instances.append(MigSlice(MigInstance(index, name, uuid, total, used), gpu, pair))
+            total = None if memory is None else int(memory.total) or None
+            used = None if memory is None else int(memory.used)
+            instances.append(MigSlice(MigInstance(index, name, uuid, total, used), gpu, ids))
         return tuple(instances)
 
     def _ask(self, query: Callable[..., Any], *args: object, **key: str) -> Any:  # noqa: ANN401 - as Nvml.ask
@@ -944,7 +948,8 @@ def _energy_j(millijoules: int | None) -> float | None:
     Return None for 0, because a driver that does not count energy reports 0; None also for implausible
     values.
     """
-    return None if _in_range("energy", millijoules) is None or millijoules is None else millijoules / _MILLI
+    energy_mj = _in_range("energy", millijoules)
+    return None if energy_mj is None else energy_mj / _MILLI
 
 
 def _sum_bytes(processes: tuple[GpuProcess, ...]) -> int:

@@ -225,7 +225,7 @@ class IdentityReader:
         processors, `setup` what has its own reader.
         """
         before = self._identity or read_identity(self._root)
-        # When the driver goes away, its last known version is kept.
+        # What is not known any more keeps its last value, such as the driver's version after its end.
         after = replace(
             before,
             driver=driver or before.driver,

@@ -108,7 +108,7 @@ def by_number(name: str) -> tuple[int, str]:
 
 
 def number_in(name: str) -> int:
-    """Return the digits of a name as a number: 10 of hwmon10; 0 without any."""
+    """Return all digits of a name as one number: 10 of hwmon10; 0 without any."""
     return int("".join(char for char in name if char in "0123456789") or 0)
 
 
@@ -125,7 +125,7 @@ class Seldom(Generic[FileContent]):
         self._newest: tuple[float, FileContent] | None = None
 
     def at(self, now: float) -> FileContent:
-        """Return the newest reading at the time `now` (seconds)."""
+        """Return the reading that counts at the time `now` (seconds), a new one where one is due."""
         if self._newest is None or not 0 <= now - self._newest[0] < self._every_s:
             self._newest = now, self._read()
         return self._newest[1]

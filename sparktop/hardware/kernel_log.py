@@ -77,6 +77,7 @@ class KernelLogReader:
         return KernelLog()
 
     def _read_records(self, handle: int, most_lines: int) -> list[KernelLine]:
+        """Return the lines of interest of the next records; close the log where it can be read no more."""
         lines: list[KernelLine] = []
         for _ in range(most_lines):
             try:
@@ -100,7 +101,7 @@ class KernelLogReader:
 def parse_record(record: bytes) -> KernelLine | None:
     """Parse a record of /dev/kmsg ("6,339,5140900,-;NVRM: Xid …"); None if it is of no interest."""
     kind = next((kind for words, kind in _KINDS if words in record), None)
-    if kind is None or (kind == AER and b"atal" not in record):
+    if kind is None or (kind == AER and b"atal" not in record):  # Fatal and Non-Fatal, not corrected errors
         return None
     head, _, text = record.partition(b";")
     fields = head.split(b",")

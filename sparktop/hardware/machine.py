@@ -78,35 +78,35 @@ class Machine:
         nodes = read_cpuless_nodes(self._root)
         network = (*self._network.read(now), *self._rdma.read(now))
         machine_bytes = meminfo.get("MemTotal")
-        if machine_bytes is not None:
+        if machine_bytes is not None:  # MemTotal has the nodes without CPUs, too
             machine_bytes -= sum(node["MemTotal"] for node in nodes)
-        driver = self._gpu.read(now, machine_bytes, has_own_node=bool(nodes))
-        gpu_bytes = [gpu.memory_total_bytes for gpu in driver.gpus if gpu.memory_total_bytes]
+        gpus = self._gpu.read(now, machine_bytes, has_own_node=bool(nodes))
+        gpu_bytes = [gpu.memory_total_bytes for gpu in gpus.gpus if gpu.memory_total_bytes]
         meminfo, gpu_nodes_bytes = without_gpus(meminfo, nodes, gpu_bytes)
         memory = self._memory.read(
             now,
             meminfo,
-            unified=driver.unified,
-            gpu_processes_bytes=driver.processes_bytes,
+            unified=gpus.unified,
+            gpu_processes_bytes=gpus.processes_bytes,
             gpu_nodes_bytes=gpu_nodes_bytes,
         )
         table = self._processes.read(now) if processes else None
-        on_gpu = {process.pid for gpu in driver.gpus for process in gpu.processes or ()}
+        on_gpu = {process.pid for gpu in gpus.gpus for process in gpu.processes or ()}
         workloads = self._workloads.read(now, on_gpu)
-        ranks = [
+        computing = [
             process.pid
             for process in workloads.processes
             if process.pid in on_gpu or process.role in _COMPUTING_ROLES
         ]
-        setup = self._setup.read(now, ranks, gpu_firmware=self._gpu.firmware)
+        setup = self._setup.read(now, computing, gpu_firmware=self._gpu.firmware)
         self._identity.read(now, driver=self._gpu.driver, cpu=self._cpu.line, setup=setup)
         return NodeSample(
             at=now,
             cpu=cpu,
             memory=memory,
-            gpus=driver.gpus,
-            gpu_note=driver.note,
-            gpus_lost=driver.lost,
+            gpus=gpus.gpus,
+            gpu_note=gpus.note,
+            gpus_lost=gpus.lost,
             network=network,
             sensors=self._sensors.at(now),
             rails=self._rails.at(now),

@@ -219,7 +219,10 @@ class MemoryReader:
         huge_pages = bool(unified and meminfo.get("HugePages_Total"))
         if huge_pages:  # then a GPU can allocate the free ones (NVIDIA's porting guide)
             free, size = meminfo.get("HugePages_Free"), meminfo.get("Hugepagesize")
-            available = None if free is None or size is None else free * size
+            # They lie outside MemAvailable and the CMA pages counted in it.
+            headroom = available = None if free is None or size is None else free * size
+        else:  # a kernel without CMA has no such line
+            headroom = _difference_or_none(available, meminfo.get("CmaFree", 0))
         gpu_bytes = gpu_processes_bytes if unified else None
         parts, overlap, unattributed = _memory_parts(meminfo, gpu_bytes)
         vmstat = read_bytes(self._vmstat) or b""
@@ -235,11 +238,7 @@ class MemoryReader:
             page_cache_bytes=page_cache_bytes(meminfo),
             cma_free_bytes=meminfo.get("CmaFree"),
             cma_total_bytes=meminfo.get("CmaTotal"),
-            # Free huge pages lie outside MemAvailable and the CMA pages counted in it. A kernel without CMA
-            # has no such line.
-            headroom_bytes=available
-            if huge_pages
-            else _difference_or_none(available, meminfo.get("CmaFree", 0)),
+            headroom_bytes=headroom,
             gpu_processes_bytes=gpu_bytes,
             unattributed_bytes=unattributed,
             swap_total_bytes=swap_total,

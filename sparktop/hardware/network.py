@@ -80,7 +80,7 @@ class NetworkReader:
         return tuple(readings)
 
     def _read_link(self, name: str, now: float) -> tuple[float, NetworkReading]:
-        """Return an interface without rates, and when it was read: every few seconds."""
+        """Return (when an interface was read, its reading without rates); it is read every few seconds."""
         cached = self._links.get(name)
         if cached is not None and 0 <= now - cached[0] < _LINKS_AGAIN_S:
             return cached
@@ -204,12 +204,12 @@ class RdmaReader:
         `rates` has 32-bit words per second by (port name, direction).
         """
         rx, tx = (rates.get((name, way)) for way in ("rx", "tx"))
-        moving = {
+        event_rates = {
             counter: rate
             for (port_name, counter), rate in self._errors.items()
             if port_name == name and rate is not None
         }
-        errors = [moving[counter] for counter in _PORT_ERRORS if counter in moving]
+        errors = [event_rates[counter] for counter in _PORT_ERRORS if counter in event_rates]
         return replace(
             port,
             rx_bytes_per_s=None if rx is None else rx * _WORD_BYTES,
@@ -217,7 +217,7 @@ class RdmaReader:
             rx_packets_per_s=self._packets.get((name, "rx")),
             tx_packets_per_s=self._packets.get((name, "tx")),
             errors_per_s=sum(errors) if errors else None,
-            errors={counter: rate for counter, rate in moving.items() if rate},
+            errors={counter: rate for counter, rate in event_rates.items() if rate},
         )
 
     def _read_ports(self, now: float) -> None:

@@ -501,7 +501,10 @@ def _server_title(arguments: Sequence[str]) -> Title | None:
 
 
 def _python_command(arguments: list[str]) -> tuple[str, list[str]]:
-    """Return (program, its arguments) that a Python interpreter runs; a module of a server as its program."""
+    """Return (program, its arguments) that a Python interpreter runs: a script or a module.
+
+    A module that starts vLLM or SGLang is returned as their command `serve`.
+    """
     left = list(arguments)
     while left and left[0].startswith("-") and left[0] != "-m":
         left.pop(0)
@@ -518,8 +521,10 @@ def _title_of_options(program: str, words: Sequence[str]) -> Title:
     """Return the title of a server by the words behind its program."""
     engine, port = _SERVERS[program]
     options = dict(options_of(words))  # of an option that is given twice, engines take the last
-    port_word = options.get("--port") or (options.get("-p") if program.startswith("text-") else None) or ""
-    shown_options = {name: value for name, value in options.items() if _bare(name) in _KEPT_OPTIONS}
+    port_word = options.get("--port", "")
+    if not port_word and program.startswith("text-"):  # TGI's programs: to others, -p is something else
+        port_word = options.get("-p", "")
+    kept_options = {name: value for name, value in options.items() if _bare(name) in _KEPT_OPTIONS}
     number = int(port_word) if port_word.isascii() and port_word.isdecimal() else port
     return Title(
         engine,
@@ -527,14 +532,14 @@ def _title_of_options(program: str, words: Sequence[str]) -> Title:
         model=_model_name(words),
         port=number if 0 < number < 1 << 16 else None,
         path=_model_path(words),
-        flags=tuple(sorted(_flag_text(name, value) for name, value in shown_options.items())),
+        flags=tuple(sorted(_flag_text(name, value) for name, value in kept_options.items())),
         asks=_memory_ask(options),
         command=_shown_command(program, words),
     )
 
 
 def _bare(name: str) -> str:
-    """Return an option's name without the part of its JSON that it sets, or its level: -O3, -cc.mode."""
+    """Return an option's name without a level or field of its JSON behind it: -O of -O3, -cc of -cc.mode."""
     return name.partition(".")[0].rstrip("0123456789")
 
 
@@ -662,19 +667,31 @@ _OOMD_LIMIT = re.compile(rb"(?m)^\s*SwapUsedLimit\s*=\s*(\d{1,3}(?:\.\d{1,2})?)\
 def read_guard(program: str, arguments: Sequence[str], root: Path) -> MemoryGuard | None:
     """Return the limits of a program that ends processes where memory runs out; None for any other.
 
-    earlyoom(1) acts below 10 % of memory and of swap unless its options say otherwise, systemd-oomd from 90 %
-    of memory and of swap in use on (oomd.conf(5), read below `root`); it has other rules for groups of
-    processes.
+    The settings of systemd-oomd are read below `root`.
     """
     if program == _OOMD:
-        limit_percent = _OOMD_PERCENT
-        for pattern in _OOMD_FILES:
-            for path in sorted(root.glob(pattern))[:_MOST_NAMES]:
-                for limit in _OOMD_LIMIT.findall(read_small(str(path)) or b""):  # the last one holds
-                    limit_percent = min(100.0, float(limit))
-        return MemoryGuard(_OOMD, 100.0 - limit_percent, None, 100.0 - limit_percent)
-    if program != _EARLYOOM:
-        return None
+        return _oomd_guard(root)
+    return _earlyoom_guard(arguments) if program == _EARLYOOM else None
+
+
+def _oomd_guard(root: Path) -> MemoryGuard:
+    """Return the limits of systemd-oomd: by default 90 % of memory and of swap in use (man 5 oomd.conf).
+
+    It has other rules for groups of processes.
+    """
+    limit_percent = _OOMD_PERCENT
+    for pattern in _OOMD_FILES:
+        for path in sorted(root.glob(pattern))[:_MOST_NAMES]:
+            for limit in _OOMD_LIMIT.findall(read_small(str(path)) or b""):  # the last one holds
+                limit_percent = min(100.0, float(limit))
+    return MemoryGuard(_OOMD, 100.0 - limit_percent, None, 100.0 - limit_percent)
+
+
+def _earlyoom_guard(arguments: Sequence[str]) -> MemoryGuard:
+    """Return the limits of earlyoom by its options: by default 10 % of memory and of swap free.
+
+    -m and -s are percentages of memory and of swap, -M is KiB of memory (man 1 earlyoom).
+    """
 
     def number(letter: str) -> float | None:
         value = option(arguments, (f"-{letter}",)) or next(
@@ -683,11 +700,13 @@ def read_guard(program: str, arguments: Sequence[str], root: Path) -> MemoryGuar
         match = _SIZE.match(value.partition(",")[0])
         return None if match is None else float(match[1])
 
-    percent, kib = number("m"), number("M")
-    size = None if kib is None else int(kib) << 10
-    by_share = (percent or _EARLYOOM_PERCENT) if size is None or percent is not None else None
-    swap = number("s")
-    return MemoryGuard(_EARLYOOM, by_share, size, _EARLYOOM_PERCENT if swap is None else min(100.0, swap))
+    free_percent, free_kib, swap_percent = number("m"), number("M"), number("s")
+    free_bytes = None if free_kib is None else int(free_kib) << 10
+    if free_percent == 0 or (free_percent is None and free_bytes is None):
+        free_percent = _EARLYOOM_PERCENT
+    if swap_percent is None:
+        swap_percent = _EARLYOOM_PERCENT
+    return MemoryGuard(_EARLYOOM, free_percent, free_bytes, min(100.0, swap_percent))
 
 
 def short_model(name: str) -> str | None:
@@ -720,11 +739,12 @@ def read_sockets(proc: str, pid: int, port: int, *, contained: bool) -> Sockets 
     outside = _sockets_at_port(f"{proc}/net", port) if contained else None
     bridged = contained and listening.isdisjoint(entry.inode for entry in outside or ())
     clients = [entry for entry in sockets if entry.state == _ESTABLISHED][:MOST_CLIENTS]
+    is_running_system = proc == "/proc"  # only its kernel can be asked
     return Sockets(
         tuple(end_marks(*entry.client) for entry in clients),
         sum(entry.state == _CLOSE_WAIT for entry in sockets),
         bridged,
-        _asked_s(clients, bridged=bridged) if proc == "/proc" else (),
+        _asked_s(clients, bridged=bridged) if is_running_system else (),
     )
 
 
@@ -739,7 +759,7 @@ class _Socket(NamedTuple):
 
 
 def _sockets_at_port(folder: str, port: int) -> list[_Socket] | None:
-    """Return each TCP socket at a local port; None: unknown."""
+    """Return each TCP socket at a local port; None where a list cannot be read, or is too long."""
     # "  1: 0100007F:1F40 0100007F:C350 01 …": number, local and remote address with port, state, the rest.
     line = re.compile(
         rb"^ *\d+: ([0-9A-F]+):%04X ([0-9A-F]+):([0-9A-F]{4}) ([0-9A-F]{2}) (.*)$" % port, re.MULTILINE
@@ -790,6 +810,10 @@ def _asked_s(clients: Sequence[_Socket], *, bridged: bool) -> tuple[float | None
 
 
 def _ask_kernel(line: socket.socket, connection: _Socket, *, bridged: bool) -> float | None:
+    """Return one item of `Sockets.asked_s`.
+
+    With `bridged` the client's end of the connection is asked: what it sent, the server received.
+    """
     near, far = (connection.client, connection.server) if bridged else (connection.server, connection.client)
     if bridged and near[0] == far[0]:  # within the container: outside, other sockets have these addresses
         return None
@@ -848,6 +872,7 @@ _KTHREADD = 2
 
 
 def _boot_s() -> float:
+    """Return the seconds since the machine booted."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -895,9 +920,9 @@ class WorkloadReader:
         self._workloads = Workloads(
             _with_servers(workloads, {process.pid: process.parent for process in by_pid.values()}),
             compilers,
-            0.0,
-            guards,
-            self._sees_all(),
+            age_s=0.0,
+            guards=guards,
+            sees_all=self._sees_all(),
         )
         self._containers.learn_names(now)
         return self._workloads
@@ -929,7 +954,7 @@ class WorkloadReader:
     def _is_adopted(self, process: Process, by_pid: Mapping[int, Process]) -> bool | None:
         """Return whether an init process is the parent of an engine's process, or of the engine's first.
 
-        None if one of its ancestors can be a server.
+        None if one of its ancestors can be a server, or where that parent cannot be seen.
         """
         top = process
         for _ in range(_MOST_ANCESTORS):
@@ -959,22 +984,21 @@ class WorkloadReader:
             title.rank,
             title.model,
             title.port,
-            None,
-            container,
-            name,
-            max(0.0, self._since_boot() - process.start / self._ticks_per_s),
-            process.rss_pages * self._page_bytes,
-            _cpu_percent(process.ticks, before, elapsed_s, self._ticks_per_s),
-            self._read_bytes(pid),
-            weights.size_bytes,
-            self._containers.oom_kills(pid, process.start) if title.engine else None,
-            sockets,
-            self._is_adopted(process, by_pid) if title.role in _PARTS else None,
-            weights.step,
-            title.flags if title.role == "server" else None,
-            weights.revision,
-            title.asks,
-            title.command,
+            container=container,
+            container_name=name,
+            age_s=max(0.0, self._since_boot() - process.start / self._ticks_per_s),
+            memory_bytes=process.rss_pages * self._page_bytes,
+            cpu_percent=_cpu_percent(process.ticks, before, elapsed_s, self._ticks_per_s),
+            read_bytes=self._read_bytes(pid),
+            checkpoint_bytes=weights.size_bytes,
+            oom_kills=self._containers.oom_kills(pid, process.start) if title.engine else None,
+            sockets=sockets,
+            adopted=self._is_adopted(process, by_pid) if title.role in _PARTS else None,
+            weights=weights.step,
+            flags=title.flags if title.role == "server" else None,
+            revision=weights.revision,
+            asks=title.asks,
+            command=title.command,
         )
 
     def _read_bytes(self, pid: int) -> int | None:
@@ -1007,7 +1031,9 @@ def _with_servers(workloads: tuple[Workload, ...], parents: dict[int, int]) -> t
         return servers[0] if len(servers) == 1 and workload.container is not None else None
 
     def with_server(workload: Workload) -> Workload:
-        server = server_of(workload) or in_container(workload) if workload.engine is not None else None
+        if workload.engine is None:
+            return workload
+        server = server_of(workload) or in_container(workload)
         if server is None:
             return workload
         return replace(workload, server=server.pid, model=workload.model or server.model)

@@ -71,8 +71,8 @@ def parse_json(text: str) -> RanksAnswer:
     Raises:
         RanksError: there is no complete document of the known form.
     """
-    document = text[text.find("{") :] if "{" in text else ""
-    report = _load_json(document)
+    _, brace, after = text.partition("{")
+    report = _load_json(brace + after)
     if not isinstance(report, dict) or not isinstance(report.get("communicators"), list):
         raise RanksError("the answer is not NCCL's: it lists no communicators")
     ras = _object_or_empty(report.get("ras"))
@@ -86,7 +86,11 @@ def parse_json(text: str) -> RanksAnswer:
 
 
 def _load_json(document: str) -> object:
-    """Return the first JSON value of `document`; where it cannot be parsed, the missing comma is inserted."""
+    """Return the JSON value at the start of `document`, with NCCL's missing comma inserted where needed.
+
+    Raises:
+        RanksError: there is none.
+    """
     for text in (document, _MISSING_COMMA.sub(r"\1,\2", document)):
         try:
             return json.JSONDecoder().raw_decode(text)[0]
@@ -152,6 +156,7 @@ def _read_missing_rank(entry: Mapping[str, object]) -> MissingRank:
 
 
 def _read_status(status: Mapping[str, object]) -> RankStatus:
+    """Return the status of a rank that has answered."""
     if any(status.get(name) is True for name in ("finalize_called", "destroy_flag", "abort_flag")):
         return RankStatus.STOPPING
     start = _int_or_none(status.get("init_state"))
@@ -309,12 +314,13 @@ def loaded_nccl(root: Path = Path("/")) -> tuple[LoadedNccl, ...]:
     versions: dict[tuple[int, int], Version | None] = {}
     libraries: list[LoadedNccl] = []
     for name in entries(proc):
-        if not name.isdecimal() or len(libraries) == _MOST_FOUND:
-            continue
-        library = library_path(read_bytes(f"{proc}/{name}/maps") or b"")
+        if len(libraries) == _MOST_FOUND:
+            break
+        library = library_path(read_bytes(f"{proc}/{name}/maps") or b"") if name.isdecimal() else None
         if library is None:
             continue
-        version = _library_version(proc / name, library[0], versions, is_replaced=library[1])
+        path, is_replaced = library
+        version = _library_version(proc / name, path, versions, is_replaced=is_replaced)
         address = None
         # Everything else in the environment is ignored, secrets too.
         for variable in (read_bytes(f"{proc}/{name}/environ") or b"").split(b"\0"):
@@ -407,7 +413,7 @@ _TOO_OLD = "NCCL 2.28.7 and newer are asked"
 SAFE: Version = (2, 29, 2)
 """The oldest version without a known fault in its answer."""
 DEADLINE_S = 12.0
-"""Seconds for a query; NCCL itself gathers for 10 s at most."""
+"""Seconds for a query; NCCL itself gathers for 10 s at most: two legs of `_GATHER_S`."""
 REST_S = 1.0
 """Seconds after a query within which another request gets the same result."""
 _PORT = 28028

@@ -48,17 +48,24 @@ def read_sensors(root: Path) -> tuple[SensorReading, ...]:
             stem = str(folder / name.removesuffix("_input"))
             label = read_text(f"{stem}_label")
             celsius, critical_c = _read_celsius(f"{stem}_input"), _read_celsius(f"{stem}_crit")
+            if critical_c is not None and critical_c <= 0:
+                critical_c = None  # not set
             if celsius is not None:
                 reading_name = clean(f"{chip_name} {label}" if label else chip_name, 64)
-                critical_c = critical_c if critical_c and critical_c > 0 else None
                 readings.append(SensorReading(reading_name, celsius, critical_c))
+    return _with_unique_names(readings)[:_MOST_SENSORS]
+
+
+def _with_unique_names(readings: list[SensorReading]) -> tuple[SensorReading, ...]:
+    """Return the readings; names that occur several times are numbered from 1 on."""
     names = Counter(reading.name for reading in readings)
+    unique: list[SensorReading] = []
     numbers: Counter[str] = Counter()
-    for index, reading in enumerate(readings):
-        if names[reading.name] > 1:
-            numbers[reading.name] += 1
-            readings[index] = replace(reading, name=f"{reading.name} {numbers[reading.name]}")
-    return tuple(readings[:_MOST_SENSORS])
+    for reading in readings:
+        numbers[reading.name] += 1
+        number = f" {numbers[reading.name]}" if names[reading.name] > 1 else ""
+        unique.append(replace(reading, name=f"{reading.name}{number}"))
+    return tuple(unique)
 
 
 def _device_path(link: Path) -> Path | None:

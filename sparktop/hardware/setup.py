@@ -62,7 +62,7 @@ VARIABLES = frozenset(f"NCCL_{name}" for name in _NAMES.split())
 
 
 class SetupReader:
-    """Reads the set-up once a minute, and what a process has loaded until that is known."""
+    """Reads the set-up once a minute, but of a process only until the library that it has loaded is known."""
 
     def __init__(self, root: Path = Path("/")) -> None:
         """Read /proc and /sys below `root`."""
@@ -121,7 +121,7 @@ class SetupReader:
         )
 
     def _read_engines(self, pids: list[int]) -> tuple[EngineSetup, ...]:
-        """Return what processes have loaded: each is read until it has loaded the library."""
+        """Return what processes have loaded; one that has loaded the library is not read again."""
         before, self._engines = self._engines, {}
         for pid in pids:
             process = parse_stat(pid, read_small(f"{self._root}/proc/{pid}/stat") or b"")
@@ -147,15 +147,17 @@ def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
             with suppress(OSError), open_regular(file) as opened:
                 mark = _mark_of(opened.fileno())
     memory_max = read_of_cgroup(root, int(process.name), "memory.max")
+    if _may_lock_all(read_small(f"{process}/status") or b"", read_small(f"{process}/uid_map") or b""):
+        lockable_bytes: int | None = UNLIMITED
+    else:
+        lockable_bytes = _memlock_limit(read_small(f"{process}/limits") or b"")
     return EngineSetup(
         int(process.name),
         None if path is None else clean(path, _LONGEST_VALUE),
         version,
         mark,
         read_variables(f"{process}/environ"),
-        UNLIMITED
-        if _may_lock_all(read_small(f"{process}/status") or b"", read_small(f"{process}/uid_map") or b"")
-        else _memlock_limit(read_small(f"{process}/limits") or b""),
+        lockable_bytes,
         None if memory_max is None else _parse_limit(memory_max.strip()),
         image_of(read_bytes(f"{process}/mountinfo") or b""),
     )
@@ -164,8 +166,9 @@ def read_engine(process: Path, root: Path = Path("/")) -> EngineSetup:
 def image_of(mounts: bytes) -> str | None:
     """Return a digest of the layers of a container's image by /proc/PID/mountinfo; None outside containers.
 
-    Who may not ask a container engine can read these. Docker puts a layer of the container's own before those
-    of its image; whether containerd does depends on who uses it, so that its first one is left out too.
+    A user who may not ask the container engine can read these. Docker puts a layer of the container's own
+    before those of its image; whether containerd does depends on who uses it. So the first layer is left out,
+    but for Podman, which has all layers of the image there.
     """
     roots = [line for line in mounts.splitlines() if line.split()[4:5] == [b"/"]]
     match = _LAYERS.search(roots[-1]) if roots else None
@@ -191,7 +194,7 @@ def read_variables(path: str) -> dict[str, str] | None:
 
 
 def _word(path: str) -> str | None:
-    """Return the text of a file, cleaned; None if it is missing or empty."""
+    """Return the text of a small file, cleaned and cut; None if it is missing or empty."""
     text = read_small(path)
     return None if text is None else clean(text.decode("utf-8", "replace"), _LONGEST_WORD) or None
 
@@ -221,7 +224,7 @@ def _subnets(routes: bytes) -> dict[str, list[str]]:
 
 
 def _gids(port: str) -> dict[str, str] | None:
-    """Return what each entry in use of a port's GID table is; None unless all of it can be read."""
+    """Return the type of each entry in use of a port's GID table, by index; None where one cannot be read."""
     numbers = sorted(int(name) for name in entries(Path(port) / "gids") if name.isdecimal())[:_MOST_GIDS]
     table: dict[str, str] = {}
     is_readable = False
@@ -232,29 +235,31 @@ def _gids(port: str) -> dict[str, str] | None:
             address = IPv6Address((text or b"").decode("ascii").strip())
         except ValueError:
             continue
-        if int(address) and not (address.is_link_local and not int(address) & 0xFFFF_FFFF_FFFF_FFFF):
-            kind = _word(f"{port}/gid_attrs/types/{index}")
-            if kind is None:
-                return None
-            table[str(index)] = (
-                f"{kind} over IPv{4 if address.ipv4_mapped else 6}" if kind == _ROCE2 else kind
-            )
+        has_no_host = not int(address) & 0xFFFF_FFFF_FFFF_FFFF
+        if has_no_host and (not int(address) or address.is_link_local):
+            continue  # an entry that is not in use
+        kind = _word(f"{port}/gid_attrs/types/{index}")
+        if kind is None:
+            return None
+        if kind == _ROCE2:
+            kind += " over IPv4" if address.ipv4_mapped else " over IPv6"
+        table[str(index)] = kind
     return table if is_readable else None
 
 
 def _behind(begin: bytes, content: bytes) -> bytes:
-    """Return what stands behind the words `begin` of a line; b"" without such a line."""
+    """Return what follows `begin` in the first line that begins so; b"" without such a line."""
     return next((line[len(begin) :] for line in content.splitlines() if line.startswith(begin)), b"")
 
 
 def _memlock_limit(limits: bytes) -> int | None:
-    """Return the soft limit of locked memory in /proc/PID/limits, in bytes."""
+    """Return the soft limit of locked memory in /proc/PID/limits, in bytes; None where it cannot be read."""
     words = _behind(b"Max locked memory", limits).split()
     return _parse_limit(words[0]) if words else None
 
 
 def _may_lock_all(status: bytes, users: bytes) -> bool:
-    """Return whether a process has CAP_IPC_LOCK on its machine, for which the kernel ignores the limit.
+    """Return whether a process has CAP_IPC_LOCK on its machine, with which it may lock any memory.
 
     A container has it by --privileged or --cap-add IPC_LOCK, unless its user IDs are mapped to others
     (`capable` in `ib_umem_get` of the kernel's drivers/infiniband/core/umem.c).
@@ -267,6 +272,7 @@ def _may_lock_all(status: bytes, users: bytes) -> bool:
 
 
 def _parse_limit(word: bytes) -> int | None:
+    """Return a limit in bytes as the kernel writes it, `UNLIMITED` at most; None for any other text."""
     if word in {b"unlimited", b"max"}:
         return UNLIMITED
     number = parse_int(word)

@@ -361,10 +361,11 @@ class Balance(Struct, frozen=True):
     @property
     def title(self) -> str:
         """The announced verdict in words; of "unknown" for lack of requests, that these are too few."""
-        if self.word is BalanceWord.UNKNOWN is not self.word_now:
+        if self.word is not BalanceWord.UNKNOWN:
+            return self.word.said
+        if self.word_now is not BalanceWord.UNKNOWN:
             return "no verdict yet"
-        few = self.too_few and self.word is BalanceWord.UNKNOWN is self.word_now
-        return f"{self.word.said}, too few requests" if few else self.word.said
+        return f"{self.word.said}, too few requests" if self.too_few else self.word.said
 
     @property
     def doubt(self) -> str:

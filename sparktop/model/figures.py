@@ -59,10 +59,11 @@ class CounterFigure(Struct, frozen=True):
 
     @property
     def shown_unit(self) -> str:
-        """Return the unit as it follows the value, with its leading space if it has one; "" for a count."""
-        percent = self.how is How.PERCENT or self.unit == "%"
-        if percent or self.unit:
-            return "" if percent else f" {self.unit}"
+        """What follows the value, with a leading space: " MB/s", "/s"; "" for a count and a percentage."""
+        if self.is_percent:
+            return ""
+        if self.unit:
+            return f" {self.unit}"
         return "/s" if self.how is How.RATE else ""
 
     @property

@@ -139,13 +139,8 @@ def percents(levels: Sequence[Judged]) -> str:
     values = [level.percent for level in levels if level.percent is not None]
     if not values:
         return ""
-    low, high = sorted((min(values), max(values)), key=abs)
-    lowest = (
-        ""
-        if whole_percent_change(low) == whole_percent_change(high)
-        else f"{whole_percent_change(low).removesuffix(' %')} to "
-    )
-    return f"{lowest}{whole_percent_change(high)}"
+    low, high = map(whole_percent_change, sorted((min(values), max(values)), key=abs))
+    return high if low == high else f"{low.removesuffix(' %')} to {high}"
 
 
 def trend(changes: Sequence[tuple[str, float]]) -> str:
@@ -186,15 +181,17 @@ def metric_sentence(title: str, levels: Sequence[JudgedLevel], name: Name = str)
 
 
 def _stretches(levels: Sequence[JudgedLevel], name: Name) -> Iterator[str]:
+    """Yield what is said of each row of levels one after the other with the same outcome and best target."""
+
     def key(level: JudgedLevel) -> tuple[Outcome, str | None]:
         kind = outcome(level)
-        return kind, open_words([level]) if kind is Outcome.OPEN else level.ahead
+        return kind, (open_words([level]) if kind is Outcome.OPEN else level.ahead)
 
     for (kind, ahead), group in groupby(levels, key):
         part = list(group)
         where = _places_words([level.where for level in part])
         if kind is Outcome.OPEN:
-            words, colon, advice = (ahead or "").partition(":")
+            words, colon, advice = open_words(part).partition(":")
             yield f"{words} at {where}{largest_lead(part, name)}{colon}{advice}"
             continue
         lead = " ".join(filter(None, (percents(part), rivals(part, name))))

@@ -146,8 +146,8 @@ class LoadPoint(Struct, frozen=True):
                 return f"c = {self.words}" + ("" if self.text is None else f" {self.text}")
             case LoadKind.RATE:
                 return f"{self.words} /s" + ("" if self.trace is None else f" of {self.trace}")
-            case kind:
-                return f"{self.words} {kind.value.removesuffix('s') if self.value == 1 else kind.value}"
+            case LoadKind.AGENTS:
+                return f"{self.words} agent" if self.value == 1 else f"{self.words} agents"
 
     @property
     def short(self) -> str:

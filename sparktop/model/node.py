@@ -394,8 +394,10 @@ class GpuReading(Struct, frozen=True):
     @property
     def margin_c(self) -> float | None:
         """Degrees Celsius to the thermal limit, or to where the hardware slows the clock; None if unknown."""
-        if self.limit_margin_c is not None or self.slowdown_c is None or self.temperature_c is None:
+        if self.limit_margin_c is not None:
             return self.limit_margin_c
+        if self.slowdown_c is None or self.temperature_c is None:
+            return None
         return self.slowdown_c - self.temperature_c
 
 

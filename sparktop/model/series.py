@@ -295,9 +295,14 @@ class HistoryTable:
             return
         oldest = self._oldest_kept_at()
         late = [point for point in points if point[0] >= oldest]
-        if not late:
-            return
-        # New pages from the first that changes, because snapshots still use the old ones.
+        if late:
+            self._insert_late(late, apart_s)
+
+    def _insert_late(self, late: Sequence[tuple[float, Mapping[str, float | None]]], apart_s: float) -> None:
+        """Insert points as `insert` does, one of which is not newer than all existing ones, or ends a gap.
+
+        All pages from the first that changes are new ones, because snapshots still use the old ones.
+        """
         late_at, _ = late[0]
         changed = self._first_changed_page(late_at)
         kept, rest = self._pages[:changed], self._join_pages(self._pages[changed:])

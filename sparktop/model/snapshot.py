@@ -746,7 +746,7 @@ class EachServer:
         self._servers: dict[str, ServerRule] = {}
 
     def servers(self, now: Situation) -> Mapping[str, ServerRule]:
-        """Return the rule of each server that is watched now, by its name."""
+        """Return the rule of each server that is watched now, by its name: a new server gets one."""
         self._servers = {name: self._servers.get(name) or self._make() for name in now.backends}
         return self._servers
 

@@ -339,7 +339,8 @@ class SweepSpec(Struct, frozen=True):
     def __or__(self, other: SweepSpec) -> SweepSpec:
         """Return these settings with those of `other` laid over them.
 
-        Another axis drops this one and how its levels end; bodies and headers are joined.
+        Another axis drops this one and how its levels end, and a trace the preset's name; bodies and headers
+        are joined.
         """
         given, dropped = other.given, set[str]()
         axis = other.axis or ("concurrency" if other.mode else None)
@@ -349,9 +350,10 @@ class SweepSpec(Struct, frozen=True):
             dropped.update(AXES[other.axis])
         if given.keys() & {"runs", "duration_s", "requests"}:
             dropped.add("more_runs")
-        for name, replaced in (("runs", "requests"), ("prompt_lengths", "prompts")):
-            if name in given:
-                dropped.add(replaced)
+        if "runs" in given:
+            dropped.add("requests")
+        if "prompt_lengths" in given:
+            dropped.add("prompts")
         kept = {name: value for name, value in self.given.items() if name not in dropped}
         both = {name: {**kept[name], **given[name]} for name in _MAPPINGS if name in kept and name in given}
         return SweepSpec(**{**kept, **given, **both})

@@ -37,8 +37,9 @@ class TextEnum(str, Enum):  # noqa: UP042 - the reader of machines runs with Pyt
 def with_subject(subject: str, text: str) -> str:
     """Return "subject: text", or `text` alone where it begins with the subject."""
     rest = text.removeprefix(subject)
-    begins = rest != text and not (rest[:1].isalnum() or rest[:1] in {"-", "_"})
-    return text if begins or text == subject else f"{subject}: {text}"
+    is_longer_word = rest[:1].isalnum() or rest[:1] in {"-", "_"}
+    begins = text.startswith(subject) and not is_longer_word
+    return text if begins else f"{subject}: {text}"
 
 
 def host_port(host: str, port: int) -> str:

@@ -185,6 +185,6 @@ class Yardstick(Struct, frozen=True):
 
         For example "107.0 tok/s, 40 %: 273 GB/s, 2.55 GB a step".
         """
-        return (
-            self.source if self.tps is None else f"{self.tps:.1f} tok/s, {self.percent:.0f} %: {self.source}"
-        )
+        if self.tps is None:
+            return self.source
+        return f"{self.tps:.1f} tok/s, {self.percent:.0f} %: {self.source}"

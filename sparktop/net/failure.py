@@ -75,23 +75,23 @@ def status_error(
     quoted = f": {words}" if words else ""
     match status:
         case 401 | 403:
-            wish = f"{where} refuses the key" if has_key else f"{where} wants a key"
-            return AnswerError(FailureKind.UNAUTHORIZED, f"{status}: {wish} ({HOW_TO_GIVE_A_KEY}){quoted}")
+            wish = "refuses the key" if has_key else "wants a key"
+            kind, message = FailureKind.UNAUTHORIZED, f"{where} {wish} ({HOW_TO_GIVE_A_KEY})"
+        case 429:
+            kind = FailureKind.LATE
+            message = f"{where} limits how often it is asked: a longer --interval asks less"
+        case 503 if by_proxy:
+            kind = FailureKind.HTTP
+            message = f"a proxy in front of {where} has no server for it, or limits requests"
+        case 503:
+            kind, message = FailureKind.LOADING, f"{where} is loading or not ready"
         case _ if status == NOT_FOUND:
             return not_found(f"{where} has no such page", "an inference server", words)
-        case 429 | 503:
-            kind, message = FailureKind.LOADING, f"{where} is loading or not ready"
-            if status == 429:  # noqa: PLR2004 - the status itself
-                kind = FailureKind.LATE
-                message = f"{where} limits how often it is asked: a longer --interval asks less"
-            elif by_proxy:
-                kind = FailureKind.HTTP
-                message = f"a proxy in front of {where} has no server for it, or limits requests"
-            return AnswerError(kind, f"{status}: {message}{quoted}")
         case _ if status in REDIRECTS:
             return redirect_error(status, where, location)
         case _:
             return AnswerError(FailureKind.HTTP, f"{where} answered with HTTP status {status}{quoted}")
+    return AnswerError(kind, f"{status}: {message}{quoted}")
 
 
 def is_of_proxy(body: bytes) -> bool:
@@ -212,6 +212,7 @@ def tls_failed(where: str, error: ssl.SSLError | None = None) -> AnswerError:
 
 
 def _os_error(error: Exception, where: str) -> tuple[FailureKind, str]:
+    """Return kind and message of an error of the operating system."""
     numbers = {getattr(error, "errno", None)}
     # If several addresses of a name failed differently, they arrive as one error with all the texts.
     numbers.update(int(number) for number in _ERRNO.findall(str(error)))
@@ -273,12 +274,14 @@ def without_secret(text: str, secret: str | None) -> str:
     for spelling in sorted({*forms, percent, raw.hex()}, key=len, reverse=True):
         if len(spelling) >= min(len(secret), _SHORTEST_FORM):
             text = re.sub(re.escape(spelling), "…", text, flags=re.IGNORECASE)
-            if len(letters := [letter for letter in spelling if letter.isalnum()]) >= _SHORTEST_FORM:
+            letters = [letter for letter in spelling if letter.isalnum()]
+            if len(letters) >= _SHORTEST_FORM:
                 text = re.sub(_APART.join(letters), "…", text, flags=re.IGNORECASE)
     return text
 
 
 def _json_message(text: str) -> str:
+    """Return the message in a JSON error, in its fields `error`, `message` or `detail`; else `text`."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
