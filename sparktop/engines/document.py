@@ -67,6 +67,13 @@ def count(document: object) -> int | None:
     return document if 0 < document < _MOST else None
 
 
+def amount(document: object, most: float) -> float | None:
+    """Return `document` as a float if it is a number from 0 to `most`, else None."""
+    if not isinstance(document, int | float) or isinstance(document, bool):
+        return None
+    return float(document) if 0 <= document <= most else None
+
+
 def first_model(document: object) -> tuple[str | None, int | None]:
     """Return the name and the maximum context (tokens) of the first model in a `/v1/models` response.
 

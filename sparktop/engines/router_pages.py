@@ -24,7 +24,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from sparktop.engines.document import entries, field, parse, words
+from sparktop.engines.document import amount, entries, field, parse, words
 from sparktop.engines.exposition import Family, Reader
 from sparktop.engines.lanes import label, requests, where
 from sparktop.model.router import Deployment, RouterSample
@@ -128,7 +128,8 @@ _READER = Reader(
         ),
     )
 )
-_MOST_DEPLOYMENTS, _ID_LIMIT = 256, 200
+_MOST_DEPLOYMENTS, _ID_LIMIT, _MOST_LOAD = 256, 200, 2**53
+"""Most deployments of a router, characters of the id of one, and requests in flight of one."""
 _UNDATED = 0.0
 """The time of samples here: who has requested the page dates them."""
 # "spark-a:8000", "[::1]:8000".
@@ -160,7 +161,7 @@ def read_workers(body: bytes) -> RouterSample | None:
     for name, worker in workers.items():
         model = words(field(worker, "model_id"), _ID_LIMIT)
         deployments.append(Deployment(name, name, None if model == "unknown" else model))
-        load = _load_or_none(field(worker, "load"))
+        load = amount(field(worker, "load"), _MOST_LOAD)  # -1 for an unknown one
         if load is not None:
             loads[name] = load
         if field(worker, "is_healthy") is False:
@@ -207,13 +208,6 @@ def read_running(body: bytes) -> RouterSample | None:
 
 LISTS: Mapping[str, Callable[[bytes], RouterSample | None]] = {WORKERS: read_workers, RUNNING: read_running}
 """The parser by the route on which routers list their servers."""
-
-
-def _load_or_none(value: object) -> float | None:
-    """Return a worker's requests in flight; None where they are unknown, for which routers write -1."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if 0 <= value < 2**53 else None
 
 
 def router_kind(body: bytes) -> str | None:

@@ -24,7 +24,7 @@ newest one counts. It has requests and the KV cache, but no tokens.
 
 from __future__ import annotations
 
-from sparktop.engines.document import count, field, parse
+from sparktop.engines.document import amount, count, field, parse
 from sparktop.engines.exposition import Page, PageError, Reader
 from sparktop.engines.lanes import (
     MAX_LANES,
@@ -51,7 +51,7 @@ NO_ITERATION = "no step since the last poll, or enable_iter_perf_stats is off"
 _SEEN_BYTES = 8192
 """Bytes of a list that are searched: the members of an iteration may be sorted by name."""
 _MOST = 1e12
-"""Counts from this value on are damaged."""
+"""Counts above this are damaged."""
 FACTS = ("/version", "/v1/models")
 """Routes that report the server's identity (version and model)."""
 
@@ -180,8 +180,4 @@ def _lane(lane: str, iteration: object) -> LaneSample:
 
 
 def _number(document: object, name: str) -> float | None:
-    """Return the number under `name` in a JSON object; None without one, or where it is not plausible."""
-    value = field(document, name)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    return float(value) if 0 <= value < _MOST else None
+    return amount(field(document, name), _MOST)

@@ -105,20 +105,19 @@ class NodeReplies:
             reply, received_at = await ask()
             gap = _clock_gap(reply, asked_at, self._wall())
             sample = self.take_reply(reply, received_at)
-            due_s = None
-            if self.since is not None:
-                due_s = self.since + (reply.interval_s or _USUAL_INTERVAL_S) - reply.monotonic_s + _LATE_S
+            if self.since is None:
+                due_s, nothing_new = 0.0, "the agent answers and has taken no sample yet"
+            else:
+                age_s = reply.monotonic_s - self.since
+                due_s = (reply.interval_s or _USUAL_INTERVAL_S) - age_s + _LATE_S
+                nothing_new = f"the agent answers, but its newest sample is {max(0.0, age_s):.0f} s old"
             if sample is not None:
-                self._due_at = None if due_s is None else loop.time() + due_s
+                self._due_at = loop.time() + due_s
                 return replace(sample, clock=gap)
             if self.since != asked_since:
                 continue  # the node restarted: its samples are older than the requested time
-            wait_s = _SHORTEST_WAIT_S
-            self.nothing_new = "the agent answers and has taken no sample yet"
-            if due_s is not None and self.since is not None:
-                wait_s = max(_SHORTEST_WAIT_S, due_s)
-                age_s = max(0.0, reply.monotonic_s - self.since)
-                self.nothing_new = f"the agent answers, but its newest sample is {age_s:.0f} s old"
+            self.nothing_new = nothing_new
+            wait_s = max(_SHORTEST_WAIT_S, due_s)
             if loop.time() + wait_s > end:
                 raise WireError(FailureKind.TIMEOUT, self.nothing_new)
             await sleep(wait_s)
@@ -143,6 +142,7 @@ class NodeReplies:
             self.identity = identity
 
     def _after_previous(self, sample: NodeSample) -> NodeSample:
+        """Return the sample, at a time after that of the sample before."""
         if self._placed_at is not None and sample.at <= self._placed_at:
             sample = replace(sample, at=self._placed_at + _APART_S, missed=())
         self._placed_at = sample.at

@@ -205,7 +205,7 @@ def _clean_fields(record: Any, most_items: int, longest_name: int) -> Any:  # no
         value = getattr(record, name)
         if value is None or (type(value) in _NUMBERS and -LARGEST <= value <= LARGEST):  # as most are
             continue
-        if type(value) is not str and isinstance(value, tuple | Mapping):
+        if type(value) is not str and isinstance(value, tuple | Mapping):  # str first: that is faster
             if len(value) > MOST.get(f"{kind}.{name}", most_items):
                 message = f"{kind}.{name} has {len(value)} entries: too many"
                 raise WireError(FailureKind.TOO_LARGE, message)

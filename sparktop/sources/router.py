@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from sparktop.engines.document import entries, field, parse, words
+from sparktop.engines.document import amount, entries, field, parse, words
 from sparktop.engines.exposition import Family, Reader
 from sparktop.engines.router_pages import (
     LISTS,
@@ -64,6 +64,7 @@ def read_counts(body: bytes) -> RouterSample | None:
     families = _READER.read(body)
     failures = _by_deployment(families.get(FAILURES, {}))
     answered = _by_deployment(families.get(ANSWERS, {}))
+    answers = {name: answered.get(name, 0.0) + failures.get(name, 0.0) for name in {**answered, **failures}}
     refused: Family = {
         labels: count
         for labels, count in families.get(FAILED_REQUESTS, {}).items()
@@ -77,11 +78,7 @@ def read_counts(body: bytes) -> RouterSample | None:
         failures=failures,
         cooldowns=_sum_valid(families.get(COOLED_DOWN, {})),
         refusals=_sum_valid(refused),
-        answered={
-            name: answered.get(name, 0.0) + failures.get(name, 0.0) for name in {**answered, **failures}
-        }
-        if answered
-        else None,
+        answered=answers if answered else None,
         in_flight=max(0.0, math.fsum(in_flight) - 1) if in_flight else None,
         cpu_s=cpu_s[0] if len(cpu_s) == 1 else None,
         cooled=_by_deployment(families.get(COOLED_DOWN, {})),
@@ -95,8 +92,8 @@ def _by_deployment(family: Family, *, largest: bool = False) -> dict[str, float]
     for labels, value in family.items():
         name = clean(dict(labels).get("model_id", ""), _ID_LIMIT)
         if name and _is_count(value) and (name in result or len(result) < _MOST_DEPLOYMENTS):
-            sum_before = result.get(name, 0.0)
-            result[name] = max(sum_before, value) if largest else sum_before + value
+            before = result.get(name, 0.0)
+            result[name] = max(before, value) if largest else before + value
     return result
 
 
@@ -214,8 +211,7 @@ class RouterSource(HttpSource):
         route, self._route = self._route, None
         end = asyncio.get_running_loop().time() + deadline_s
         result: tuple[int, Response, RouterSample] | None = None
-        indices = range(len(_OTHER_ROUTERS)) if route is None else (route,)
-        for index in indices:
+        for index in range(len(_OTHER_ROUTERS)) if route is None else (route,):
             path, read = _OTHER_ROUTERS[index]
             try:
                 answer = await self._get(path, max(0.01, end - asyncio.get_running_loop().time()))
@@ -356,9 +352,7 @@ def _read_cooldown(settings: object) -> tuple[float | None, bool | None]:
     """
     seconds = field(settings, "current_values", "cooldown_time")
     is_disabled = field(settings, "current_values", "disable_cooldowns")
-    given_s = float(seconds) if isinstance(seconds, int | float) and not isinstance(seconds, bool) else -1.0
-    is_plausible = 0 <= given_s <= _LONGEST_COOLDOWN_S
-    return given_s if is_plausible else None, is_disabled if isinstance(is_disabled, bool) else None
+    return amount(seconds, _LONGEST_COOLDOWN_S), is_disabled if isinstance(is_disabled, bool) else None
 
 
 def _read_deployments(answer: object) -> tuple[Deployment, ...] | None:
@@ -391,14 +385,9 @@ def _read_weight(entry: object, listed: Sequence[object]) -> float | None:
     model = field(entry, "model_name")
     first_entry = next(other for other in listed if field(other, "model_name") == model)
     for name in ("weight", "rpm", "tpm"):
-        if _amount_or_none(field(first_entry, "litellm_params", name)) is not None:
-            return _amount_or_none(field(entry, "litellm_params", name)) or 0.0
+        if amount(field(first_entry, "litellm_params", name), _MOST_WEIGHT) is not None:
+            return amount(field(entry, "litellm_params", name), _MOST_WEIGHT) or 0.0
     return None
-
-
-def _amount_or_none(value: object) -> float | None:
-    is_amount = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _MOST_WEIGHT
-    return float(value) if is_amount and isinstance(value, int | float) else None
 
 
 def _public_address(address: object) -> str | None:

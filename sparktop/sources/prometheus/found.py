@@ -320,8 +320,8 @@ def keys_to_leave_out(
     for keys in same:
         listed = {} if keys[0].exported_instance else targets
         newest = max(times.get(key, -inf) for key in keys)
-        current = [key for key in keys if times.get(key, -inf) >= newest - _CURRENT_SCRAPES * every_s]
-        current = [key for key in current if key.target in listed] or current
+        recent = [key for key in keys if times.get(key, -inf) >= newest - _CURRENT_SCRAPES * every_s]
+        current = [key for key in recent if key.target in listed] or recent
         kept = min(current, key=lambda key: (key not in kept_keys, key))
         result |= {
             key for key in keys if key != kept and (key not in current or _have_same_url(key, kept, listed))

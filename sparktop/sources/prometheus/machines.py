@@ -24,6 +24,7 @@ from sparktop.model.node import (
     MemoryReading,
     NodeSample,
 )
+from sparktop.model.router import rate_window_s
 from sparktop.model.text import clean, free_name
 from sparktop.sources.prometheus.client import Labels, PrometheusClient, TimeSeries, any_of, selector
 from sparktop.sources.prometheus.found import KEY_LABELS, FoundServer, ScrapeKey, key_of
@@ -428,10 +429,10 @@ _MOST = (
 """Fields of which an aggregate over GPUs or series is the highest."""
 _MOST_GPUS, _MOST_NAMED = 64, 16
 """Most GPUs of a machine, and most reasons or memory parts that are kept of one."""
-_COUNTS = frozenset({"sm_clock_mhz", "sm_clock_max_mhz", "cores"})
+_COUNTS = frozenset({"sm_clock_mhz", "sm_clock_max_mhz", "memory_used_bytes", "memory_total_bytes"})
 """Fields that are whole numbers."""
-_RATE_SCRAPES, _LEAST_RATE_S = 4.0, 60.0
-"""Window of the CPU rate: so many scrapes, and so many seconds at least."""
+_INDEX_DIGITS = 3
+"""Most digits of a GPU's index: no machine has a thousand."""
 
 
 class Gathered(Struct):
@@ -458,21 +459,24 @@ class Gathered(Struct):
 
     def index(self, labels: Labels) -> int:
         """Return the index of a series' GPU; 0 for an aggregate over GPUs."""
-        text = labels.get("gpu", "")
-        if text.isdecimal() and len(text) < 4:  # noqa: PLR2004 - no machine has a thousand
-            return int(text)
-        uuid = labels.get("uuid", "")
-        if text or not uuid:
-            return 0
-        index = self.uuids.setdefault(uuid, len(self.uuids))
-        index_text = labels.get("index", "")
-        if index_text.isdecimal() and len(index_text) < 4:  # noqa: PLR2004 - as above
-            self.indices[index] = int(index_text)
-        return index
+        text, uuid = labels.get("gpu", ""), labels.get("uuid", "")
+        index = _index_or_none(text)
+        if index is not None or text or not uuid:
+            return index or 0
+        provisional = self.uuids.setdefault(uuid, len(self.uuids))
+        index = _index_or_none(labels.get("index", ""))
+        if index is not None:
+            self.indices[provisional] = index
+        return provisional
 
     def driver_index(self, index: int) -> int:
         """Return the index that the driver gives a GPU."""
         return self.indices.get(index, index)
+
+
+def _index_or_none(text: str) -> int | None:
+    """Return the index of a GPU in a label; None for any other text."""
+    return int(text) if text.isdecimal() and len(text) <= _INDEX_DIGITS else None
 
 
 Known = Mapping[tuple[Origin, str], Gathered]
@@ -520,7 +524,7 @@ async def newest_samples(
     names = [*names_of(kinds), *(AGENT_MORE if AGENT in kinds else ()), *([SMI_INFO] if SMI in kinds else ())]
     queries = {"raw": f"{selector(names, only, more)}[{1.5 * every_s + 5:.0f}s]"}
     if NODE in kinds:
-        window_s = max(_LEAST_RATE_S, _RATE_SCRAPES * every_s)
+        window_s = rate_window_s(every_s)
         idle = selector((IDLE_CPU,), 'mode="idle"', only, more)
         queries["cpu"] = f"1 - avg by ({', '.join(KEY_LABELS)}) (rate({idle}[{window_s:.0f}s]))"
     return await _gather(client, queries)
@@ -634,20 +638,15 @@ def sample_of(machine: ScrapedMachine, by_exporter: Known, to_monotonic_s: float
     for gathered in gathered_here:
         index_of = gathered.driver_index
         merged.machine = gathered.machine | merged.machine
-        merged.reasons = {
-            index_of(index): active_reasons for index, active_reasons in gathered.reasons.items()
-        } | merged.reasons
-        merged.named = {index_of(index): names for index, names in gathered.named.items()} | merged.named
         merged.parts = merged.parts or gathered.parts
+        for index, reasons in gathered.reasons.items():
+            merged.reasons.setdefault(index_of(index), reasons)
+        for index, names in gathered.named.items():
+            merged.named.setdefault(index_of(index), names)
         for index, values in gathered.gpus.items():
             merged.gpus[index_of(index)] = values | merged.gpus[index_of(index)]
     model = machine.fact("modelName", "name")
-    gpus = tuple(
-        _gpu_reading(
-            index, merged.gpus[index], merged.reasons.get(index), merged.named.get(index, ("", "")), model
-        )
-        for index in sorted(merged.gpus)[:_MOST_GPUS]
-    )
+    gpus = tuple(_gpu_reading(index, merged, model) for index in sorted(merged.gpus)[:_MOST_GPUS])
     values = merged.machine
     return NodeSample(
         max(times) + to_monotonic_s,
@@ -695,25 +694,21 @@ _MEMORY_FIELDS = frozenset(figure.field for figure in FIGURES.values() if figure
 _GPU_FIELDS = frozenset(part.name for part in fields(GpuReading))
 
 
-def _gpu_reading(
-    index: int,
-    values: Mapping[str, float],
-    reasons: Iterable[str] | None,
-    named: tuple[str, str],
-    model: str | None,
-) -> GpuReading:
-    """Return a GPU by its exporters; its total memory may be the sum of used and free."""
+def _gpu_reading(index: int, merged: Gathered, model: str | None) -> GpuReading:
+    """Return a GPU by what its exporters report; its total memory may be the sum of used and free."""
+    values, reasons = merged.gpus[index], merged.reasons.get(index)
+    name, uuid = merged.named.get(index, ("", ""))
     total, used_bytes = values.get("memory_total_bytes"), values.get("memory_used_bytes")
     if total is None and used_bytes is not None and FREE in values:
         total = used_bytes + values[FREE]
-    figures = {name: value for name, value in values.items() if name in _GPU_FIELDS}
-    figures |= {name: round(figures[name]) for name in _COUNTS & figures.keys()}
-    figures |= {} if used_bytes is None else {"memory_used_bytes": round(used_bytes)}
-    figures |= {} if total is None else {"memory_total_bytes": round(total)}
+    figures = {field: value for field, value in values.items() if field in _GPU_FIELDS}
+    if total is not None:
+        figures["memory_total_bytes"] = total
+    figures |= {field: round(figures[field]) for field in _COUNTS & figures.keys()}
     return GpuReading(
         index,
-        named[0] or model,
-        named[1] or None,
+        name or model,
+        uuid or None,
         throttle_reasons=None if reasons is None else tuple(sorted(reasons)),
         **figures,  # type: ignore[arg-type]  # names and types are those of the fields
     )
