@@ -28,10 +28,12 @@ from sparktop.model.text import clean, reason_of
 from sparktop.recording.frames import SUFFIX, FrameReader, FrameWriter, Record, RecordKind, encode
 
 PART_S = 600.0
+"""Seconds of a file."""
 LEAST_KEPT_S = 1800.0
 """Seconds that are kept even beyond the bytes asked for, but within `MOST_TIMES` times as many bytes."""
 MOST_TIMES = 4
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "lustre", "9p", "ceph", "fuse.glusterfs"})
+"""Types of network file systems."""
 
 
 def flight_folder(env: Mapping[str, str]) -> Path:

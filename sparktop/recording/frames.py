@@ -308,12 +308,13 @@ class FrameReader:
         Bytes between the end of one frame and the beginning of the next are damage. It is reported once, and
         with `waits` only after another frame follows.
         """
-        ended: int | Damage = start
-        reported = False
+        offset, reported = start, False
+        in_frame: Damage | None = (
+            None  # of the frame that was read last, in which reading goes on at `offset`
+        )
         while True:
-            offset = ended.offset if isinstance(ended, Damage) else ended
             frame = self._find_magic(offset)
-            damage = ended if isinstance(ended, Damage) else None
+            damage = in_frame
             if damage is None and offset < (self.size() if frame is None else frame):
                 damage = Damage(offset, "bytes that are not a frame", waits)
             if damage is not None and not reported and (frame is not None or not damage.may_grow):
@@ -321,7 +322,9 @@ class FrameReader:
                     self.damage.append(damage)
                 reported = True
             if frame is not None:
-                ended, reported = (yield from self._read_frame(frame, waits=waits)), False
+                ended = yield from self._read_frame(frame, waits=waits)
+                in_frame = ended if isinstance(ended, Damage) else None
+                offset, reported = (ended.offset if isinstance(ended, Damage) else ended), False
             elif waits:
                 yield None
             else:

@@ -290,6 +290,7 @@ class Past:
         return at // step > picture.at // step
 
     def _compress_old(self, at: float) -> None:
+        """Compress the pictures older than `RECENT_S`, a minute of them at a time; drop the oldest."""
         if self._recent[0].at < at - RECENT_S - MINUTE_S:
             last: PictureStamp | PastPicture | None = self._sparse[-1].stamps[-1] if self._sparse else None
             pictures: list[PastPicture] = []
@@ -328,12 +329,12 @@ class Past:
         A negative `seconds` steps back, to a picture before `at`. If there is none in this direction, return
         the newest picture (stepping back: the oldest); None if there are no pictures at all.
         """
-        places = {index: stamp.at for index, stamp in enumerate(self.stamps)}
-        ahead = [index for index, time in places.items() if (time > at if seconds > 0 else time < at)]
-        nearest = min(ahead, key=lambda index: abs(places[index] - at - seconds), default=None)
-        if nearest is None:
-            nearest = max(0, len(places) - 1) if seconds > 0 else 0
-        return self._picture_at(nearest)
+        times = [stamp.at for stamp in self.stamps]
+        if seconds > 0:
+            ahead, end = range(bisect_right(times, at), len(times)), max(0, len(times) - 1)
+        else:
+            ahead, end = range(bisect_left(times, at)), 0
+        return self._picture_at(min(ahead, key=lambda index: abs(times[index] - at - seconds), default=end))
 
     def beside_event(self, at: float, direction: int) -> PastPicture | None:
         """Return the first picture that shows the next event after the time `at` (monotonic seconds).

@@ -151,7 +151,8 @@ class Recording:
         runs = runs_from(start, self.frames)
         played: datetime | None = None
         played_path: Path | None = None
-        for (first, end), after in zip(runs, [*(other for other, _ in runs[1:]), None], strict=True):
+        for index, (first, end) in enumerate(runs, start=1):
+            after = runs[index][0] if index < len(runs) else None  # what is played next
             clock, path, reader = ForwardClock(first), first.path, self._readers[first.path]
             goes_on = waits and after is None
             for located in reader.follow(first.offset) if goes_on else reader.records(first.offset):
@@ -163,9 +164,13 @@ class Recording:
                     break
                 record = clock.correct(record)
                 wall = record.instant.wall
-                before = played or wall
-                if after is not None and before < after.instant.wall < wall and wall - before > _CONTINUOUS:
-                    break  # the first records after a gap still belong to the frame before it
+                if (
+                    after is not None
+                    and played is not None
+                    and played < after.instant.wall < wall
+                    and wall - played > _CONTINUOUS
+                ):
+                    break  # behind a gap that `after` fills, though in the frame of those before the gap
                 if played is None or wall > played or path == played_path:
                     played, played_path = wall, path
                     yield record

@@ -155,6 +155,7 @@ _FIELDS: Mapping[Change, tuple[RecordKind, tuple[str, ...]]] = {
 def _reading_record(
     instant: Instant, key: SourceKey, reading: Reading, took_ms: float | None
 ) -> Record | None:
+    """Return the record of the call `accept`; None as of `record_of`."""
     fields: dict[str, object] = {} if took_ms is None else {"took_ms": took_ms}
     if isinstance(reading, EngineSample):
         if reading.page is None:

@@ -36,16 +36,16 @@ Edges = tuple[Instant | None, Instant | None]
 def _lost_span(edges: Edges) -> str:
     """Return the span of which no record could be read as a line: damage costs up to the next frame."""
     before, after = edges
-    if before is None or after is None:
-        neighbour = after or before
-        edge = "before" if before is None else "after"
-        return (
-            f"nothing could be read {edge} {_local_time(neighbour)}"
-            if neighbour
-            else "nothing could be read at all"
-        )
-    seconds = (after.wall - before.wall).total_seconds()
-    return f"nothing could be read between {_local_time(before)} and {_local_time(after)} ({seconds:,.0f} s)"
+    if before is not None and after is not None:
+        times = f"between {_local_time(before)} and {_local_time(after)}"
+        return f"nothing could be read {times} ({(after.wall - before.wall).total_seconds():,.0f} s)"
+    if before is not None:
+        return f"nothing could be read after {_local_time(before)}"
+    return (
+        "nothing could be read at all"
+        if after is None
+        else f"nothing could be read before {_local_time(after)}"
+    )
 
 
 def _local_time(instant: Instant) -> str:

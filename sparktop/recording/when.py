@@ -99,14 +99,16 @@ def _local_time(words: str, span: TimeContext) -> datetime | None:
     hour, _, rest = (clock or "0:00").partition(":")
     clock_time = time.fromisoformat(f"{int(hour):02}:{rest}")
     if day is not None:
-        is_named, today = day in {"today", "yesterday"}, span.now.astimezone(span.zone).date()
-        named = today - timedelta(days=day == "yesterday") if is_named else date.fromisoformat(day)
-        return _only_instant(datetime.combine(named, clock_time), span)
+        today = span.now.astimezone(span.zone).date()
+        named = {"today": today, "yesterday": today - timedelta(days=1)}.get(day)
+        return _only_instant(datetime.combine(named or date.fromisoformat(day), clock_time), span)
     start, end = (at.astimezone(span.zone).replace(tzinfo=None) for at in (span.start, span.end))
-    time_after_end = datetime.combine(end.date(), clock_time)
-    time_after_end += timedelta(days=time_after_end <= end)
-    last = time_after_end - timedelta(days=1)
-    return _only_instant(time_after_end if time_after_end - end < start - last else last, span)
+    following = datetime.combine(end.date(), clock_time)
+    if following <= end:
+        following += timedelta(days=1)
+    last = following - timedelta(days=1)
+    is_following_nearer = following - end < start - last  # only where `last` is before the span
+    return _only_instant(following if is_following_nearer else last, span)
 
 
 def _only_instant(local: datetime, span: TimeContext) -> datetime:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from sparktop.analysis.placement import ServerAddress, address_of
 from sparktop.errors import UsageError
+from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import Deployment
 from sparktop.model.targets import (
@@ -139,8 +140,9 @@ def _parse_url(url: str, text: str) -> BackendTarget | NodeTarget:
     path = url_parts.path.rstrip("/")
     host_part = f"[{host}]" if ":" in host else host
     address = host_part if port is None else f"{host_part}:{port}"
-    if path.endswith(_SAMPLE_PATH) or (port == AGENT_PORT and path in {"", "/metrics", _HEALTH_PATH}):
-        path_above = path.removesuffix(_SAMPLE_PATH).rstrip("/") if path.endswith(_SAMPLE_PATH) else ""
+    is_sample = path.endswith(_SAMPLE_PATH)
+    if is_sample or (port == AGENT_PORT and path in {"", "/metrics", _HEALTH_PATH}):
+        path_above = path.removesuffix(_SAMPLE_PATH).rstrip("/") if is_sample else ""
         name = f"{host_part if port == AGENT_PORT else address}{path_above}"
         return NodeTarget(name, via="agent", url=f"{url_parts.scheme}://{address}{path_above}")
     path = server_path(path)
@@ -156,6 +158,7 @@ def shortened_message(text: str, target: BackendTarget) -> str | None:
 
 
 def _check_host(host: str, text: str) -> None:
+    """Raise the error for the TARGET `text` if its `host` can be neither a name nor an address."""
     if ":" in host:
         if not _is_ipv6(host):
             raise _usage_error(text, "no IPv6 address in the brackets")
@@ -318,9 +321,9 @@ class _HostSearch:
             reading = await source.poll(self._answer_timeout_s)
         finally:
             await source.close()
-        if isinstance(reading, Failure):
-            return {FailureKind.ROUTER: _ROUTER, FailureKind.UNAUTHORIZED: "locked"}.get(reading.kind)
-        return "auto" if reading.note is not None else reading.engine
+        if isinstance(reading, EngineSample):
+            return reading.engine if reading.note is None else "auto"
+        return {FailureKind.ROUTER: _ROUTER, FailureKind.UNAUTHORIZED: "locked"}.get(reading.kind)
 
     async def _ask_agent(self, *, is_open: bool) -> str | None:
         """Return what answers at the agent's port: "agent", "locked", "other" or None.
@@ -337,11 +340,11 @@ class _HostSearch:
             reading = await source.poll(self._answer_timeout_s)
         finally:
             await source.close()
-        if isinstance(reading, Failure):
-            return {FailureKind.UNAUTHORIZED: "locked"}.get(
-                reading.kind, "other" if reading.kind in _NO_AGENT else "agent"
-            )
-        return "agent"
+        if not isinstance(reading, Failure):
+            return "agent"
+        if reading.kind is FailureKind.UNAUTHORIZED:
+            return "locked"
+        return "other" if reading.kind in _NO_AGENT else "agent"
 
     def _name(self, port: int) -> str:
         return host_port(self._label, port)
@@ -395,18 +398,18 @@ def servers_behind_router(
             continue
         seen_addresses.add(behind_at)
         host, port, path = behind_at
-        if not (host == router_host or is_nearby(host)):
+        if host != router_host and not is_nearby(host):
             elsewhere.setdefault(host)
-        elif len(targets) < MOST_FOUND:
-            scheme = urlsplit(deployment.address or "").scheme
-            written = f"[{host}]" if ":" in host else host
-            url = f"{scheme if scheme in {'http', 'https'} else 'http'}://{written}:{port}{path}"
-            choices = [f"{written}:{port}", f"{written}:{port}{path}"]
-            if not _is_opaque(deployment.id):
-                choices.insert(0, deployment.id)
-            name = next((name for name in choices if name not in names), url)
-            names.add(name)
-            targets.append(BackendTarget(name, url))
+            continue
+        if len(targets) == MOST_FOUND:
+            continue
+        scheme = "https" if (deployment.address or "").startswith("https:") else "http"
+        where = host_port(host, port)
+        url = f"{scheme}://{where}{path}"
+        ids = () if _is_opaque(deployment.id) else (deployment.id,)
+        name = next((name for name in (*ids, where, f"{where}{path}") if name not in names), url)
+        names.add(name)
+        targets.append(BackendTarget(name, url))
     return targets, list(elsewhere)
 
 

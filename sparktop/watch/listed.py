@@ -136,6 +136,7 @@ def load_yaml(body: bytes) -> object:
 
 
 def _targets_in(groups: Sequence[object]) -> Iterator[BackendTarget]:
+    """Yield the usable targets in the groups of a file."""
     for group in groups:
         if not isinstance(group, dict) or not isinstance(group.get("targets"), list):
             continue
@@ -156,19 +157,18 @@ def _text(value: object) -> str:
 def _target_url(address: object, labels: Mapping[object, object]) -> str | None:
     """Return the URL of a target, without the usual path of a metrics page; None for anything unusable."""
     scheme, path = labels.get("__scheme__", "http"), labels.get("__metrics_path__", "/metrics")
-    if (
-        not (isinstance(address, str) and isinstance(path, str))
-        or "/" in address
-        or scheme not in ("http", "https")  # a list has no hash
-    ):
+    if not isinstance(address, str) or "/" in address or not isinstance(path, str):
+        return None
+    if scheme not in ("http", "https"):  # a list has no hash
         return None
     url = f"{scheme}://{address}{path.removesuffix('/metrics')}".rstrip("/")
     try:
         parts = urlsplit(url)
-        usable = parts.hostname is not None and parts.port != 0 and parts.username is None
+        has_server = parts.hostname is not None and parts.port != 0
     except ValueError:
         return None
-    return url if usable and clean(url, 300) == url and " " not in url and not parts.query else None
+    is_plain = clean(url, 300) == url and " " not in url and parts.username is None and not parts.query
+    return url if has_server and is_plain else None
 
 
 async def probe_files(

@@ -325,18 +325,19 @@ class Monitor:
         """
         answers = await poll_once(self._ways, targets, TRY_WITHIN_S)
         self._watch_found([target for target, reading in answers if isinstance(reading, EngineSample)], {})
-        failures = [(target, reading) for target, reading in answers if isinstance(reading, Failure)]
-        fronts = [target for target, reading in failures if reading.kind is FailureKind.ROUTER]
-        self._watch_found_routers(
-            RouterTarget(front.name, front.url, api_key=front.api_key) for front in fronts
-        )
-        failures = [(target, reading) for target, reading in failures if target not in fronts]
-        for target, failure in failures:
-            message = f"sends to {target.url}, which is not watched: {failure.message}"
+        failed_urls: list[str] = []
+        for target, reading in answers:
+            if not isinstance(reading, Failure):
+                continue
+            if reading.kind is FailureKind.ROUTER:
+                self._watch_found_routers([RouterTarget(target.name, target.url, api_key=target.api_key)])
+                continue
+            failed_urls.append(target.url)
+            message = f"sends to {target.url}, which is not watched: {reading.message}"
             self._store.note(router, clean(message, 300))
-        if failures:
+        if failed_urls:
             await self._sleep(TRY_AGAIN_S)
-            self._tried.difference_update(target.url for target, _ in failures)
+            self._tried.difference_update(failed_urls)
 
     async def _discover(self, hosts: list[str]) -> None:
         """Search `hosts` repeatedly until each has a server to watch; watch all servers and agents found."""

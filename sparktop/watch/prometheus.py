@@ -38,7 +38,7 @@ from sparktop.sources.prometheus.figures import (
 )
 from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, ScrapeKey, down_text
 from sparktop.store import SourceKey, Store
-from sparktop.watch.prometheus_finder import DeliverScraped, Finder, MachineFeed, QueryPace
+from sparktop.watch.prometheus_finder import DUE_SHARE, DeliverScraped, Finder, MachineFeed, QueryPace
 
 _log = logging.getLogger(__name__)
 MOST_RAW = 64
@@ -47,8 +47,6 @@ MOST_IN_GROUP = 16
 """Servers of one group whose raw samples are read, where there are more than `MOST_RAW`."""
 FIND_AGAIN_S = 60.0
 """Seconds between two searches for servers."""
-_DUE_SHARE = 0.9
-"""Share of a period after which its query is due, so that a slightly early one waits no whole period more."""
 _QUANTILES_AGAIN_S = 60.0
 """Seconds between two queries for quantiles, which cost a Prometheus most."""
 _LATE_SCRAPES = 2.0
@@ -157,7 +155,7 @@ class PrometheusFeed:
     async def _query_once(self, began: float) -> None:
         """Query what is due, in this order: clocks, `up`, servers, figures of all, samples of a few."""
         await self._update_clocks()
-        is_fleet_due = began - self._fleet_at >= _DUE_SHARE * self.pace.every_s * self.pace.slowed
+        is_fleet_due = began - self._fleet_at >= DUE_SHARE * self.pace.every_s * self.pace.slowed
         if is_fleet_due or len(self._finder.servers) <= MOST_RAW:
             # It reads `up` of all targets: of 10,000 servers and their machines half a second of CPU time.
             await self._read_up()

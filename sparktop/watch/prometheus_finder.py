@@ -379,6 +379,8 @@ MOST_OFTEN = 64
 """Machines up to which all are read at the pace of scrapes."""
 MOST_NODES = 64
 """Machines that are nodes in the store."""
+DUE_SHARE = 0.9
+"""Share of a period after which its query is due, so that a slightly early one waits no whole period more."""
 _REST_S = 120.0
 """Seconds of rest after trouble."""
 _SHIFT_S = 0.5
@@ -432,9 +434,9 @@ class MachineFeed:
     async def find(self, servers: Iterable[FoundServer], dead: Collection[ScrapeKey]) -> None:
         """Search for machines; an exporter that is down is remembered."""
         now_s = self._clock()
-        if self._is_resting() or (
-            self._again_s > MACHINES_AGAIN_S and now_s - self._found_at < 0.9 * self._again_s
-        ):
+        is_each_time = self._again_s <= MACHINES_AGAIN_S  # few machines: with each search for servers
+        is_recent = now_s - self._found_at < DUE_SHARE * self._again_s
+        if self._is_resting() or (is_recent and not is_each_time):
             return
         self._found_at = now_s
         try:
@@ -474,7 +476,7 @@ class MachineFeed:
         """Read the figures of all machines if it is time, and judge them."""
         now_s = self._clock()
         again_s = self._again_s if len(self.machines) > MOST_OFTEN else every_s
-        if self.machines and not self._is_resting() and now_s - self._read_at >= 0.9 * again_s:
+        if self.machines and not self._is_resting() and now_s - self._read_at >= DUE_SHARE * again_s:
             self._read_at = now_s
             try:
                 more = self._target.machine_selector
@@ -519,7 +521,7 @@ class MachineFeed:
         """Deliver new samples of the machines of `servers`, which are nodes of the store from now on."""
         machines = [machine for machine in self._machines_of(servers) if machine.name in self._seen]
         now_s = self._clock()
-        if not machines or self._is_resting() or now_s - self._raw_at < 0.9 * every_s:
+        if not machines or self._is_resting() or now_s - self._raw_at < DUE_SHARE * every_s:
             return
         self._raw_at = now_s
         try:

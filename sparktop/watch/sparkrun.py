@@ -25,17 +25,16 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sparktop.engines.document import amount
 from sparktop.errors import UsageError
 from sparktop.model.targets import BackendTarget, NodeTarget
 from sparktop.model.text import clean, host_port
 from sparktop.store import Store
 from sparktop.watch.discovery import parse_target
+from sparktop.watch.listed import MOST_NAME_CHARACTERS, READ_EVERY_S, find_answering, load_yaml, read_file
 
 if TYPE_CHECKING:
     from sparktop.watch.ways import Ways
-
-
-from sparktop.watch.listed import MOST_NAME_CHARACTERS, READ_EVERY_S, find_answering, load_yaml, read_file
 
 CLUSTERS, JOBS = Path(".config/sparkrun/clusters"), Path(".cache/sparkrun/jobs")
 """Folders below the home directory."""
@@ -71,18 +70,13 @@ class Listed(Struct, frozen=True):
 
 def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     """Return what the files below a home directory list; `env` is this process' environment if None."""
-    cache = (os.environ if env is None else env).get(CACHE_VARIABLE, "")
-    own_cache = home / cache[2:] if cache.startswith("~/") else Path(cache)
-    folder = own_cache / JOBS.name if cache else home / JOBS
+    folder = _folder_of_jobs(home, os.environ if env is None else env)
     try:
         importlib.import_module("yaml")
     except ImportError:
         return Listed(problems=(SPARKRUN_NO_YAML,) if any(folder.glob("*.yaml")) else ())
     problems: list[str] = []
-    default_name = ""
-    with suppress(OSError, UnicodeDecodeError):
-        default_file = read_file(home / CLUSTERS / ".default", MOST_TABLE_BYTES)
-        default_name = default_file.decode().partition("\n")[0].strip()
+    default_name = _name_of_default(home / CLUSTERS)
     clusters = _read_tables(home / CLUSTERS, problems, first=default_name)
     jobs = sorted(_read_tables(folder, problems).values(), key=_started_s, reverse=True)
     backends: dict[str, BackendTarget] = {}
@@ -95,14 +89,30 @@ def read_sparkrun(home: Path, env: Mapping[str, str] | None = None) -> Listed:
     hosts = dict.fromkeys((*default, *(host for backend in backends.values() for host in backend.nodes)))
     if len(hosts) > MOST_HOSTS:
         problems.append(f"{len(hosts)} machines listed; the first {MOST_HOSTS} are used")
-    nodes: dict[str, NodeTarget] = {}
-    for host in islice(hosts, MOST_HOSTS):
-        if host in {"localhost", "127.0.0.1", "::1"}:
-            nodes[host] = NodeTarget(host)
-        else:
-            address = f"{users[host]}@{host}" if host in users else host
-            nodes[host] = NodeTarget(host, "ssh", ssh=address)
+    nodes = {host: _node_of(host, users.get(host)) for host in islice(hosts, MOST_HOSTS)}
     return Listed(tuple(backends.values()), nodes, default, tuple(problems))
+
+
+def _folder_of_jobs(home: Path, env: Mapping[str, str]) -> Path:
+    """Return the folder with the files of jobs, whether it exists or not."""
+    cache = env.get(CACHE_VARIABLE, "")
+    if not cache:
+        return home / JOBS
+    return (home / cache[2:] if cache.startswith("~/") else Path(cache)) / JOBS.name
+
+
+def _name_of_default(folder: Path) -> str:
+    """Return the name of the default cluster in a folder of clusters; "" without one."""
+    with suppress(OSError, UnicodeDecodeError):
+        return read_file(folder / ".default", MOST_TABLE_BYTES).decode().partition("\n")[0].strip()
+    return ""
+
+
+def _node_of(host: str, user: str | None) -> NodeTarget:
+    """Return a machine as it is watched: this one itself, others through ssh."""
+    if host in {"localhost", "127.0.0.1", "::1"}:
+        return NodeTarget(host)
+    return NodeTarget(host, "ssh", ssh=host if user is None else f"{user}@{host}")
 
 
 def _read_tables(folder: Path, problems: list[str], *, first: str = "") -> dict[str, Mapping[str, object]]:
@@ -137,9 +147,7 @@ def _changed_s(path: Path) -> float:
 
 def _started_s(job: Mapping[str, object]) -> float:
     """Return when a job was started, in seconds since 1970; 0 where its file does not say it."""
-    value = job.get("started_at")
-    is_time = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LATEST_S
-    return float(value) if is_time and isinstance(value, int | float) else 0.0
+    return amount(job.get("started_at"), _LATEST_S) or 0.0
 
 
 def _hosts_and_users(table: Mapping[str, object]) -> dict[str, str | None]:
@@ -236,9 +244,7 @@ async def follow_sparkrun(
             for address, backend in listed_now.items()
             if address not in watched or followed.get(address, backend) != backend
         ]
-        answering_targets = await find_answering(ways, [replace(backend, nodes=()) for backend in changed])
-        answering = {_host_and_port(backend.url): backend for backend in answering_targets}
-        jobs = {key: replace(job, nodes=listed_now[key].nodes) for key, job in answering.items()}
+        jobs = {_host_and_port(job.url): job for job in await find_answering(ways, changed)}
         hosts = dict.fromkeys((*listed.default, *(host for job in jobs.values() for host in job.nodes)))
         names_by_host = await watch_nodes([listed.nodes[host] for host in hosts if host in listed.nodes])
         watch_backends([job for address, job in jobs.items() if address not in watched], names_by_host)

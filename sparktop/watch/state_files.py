@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from sparktop.hardware.kernel_file import read_small
 from sparktop.model.snapshot import Kept, PastStart
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.model.text import clean, reason_of
-from sparktop.model.yardsticks import PastSetup, PublishedRates, Reference
+from sparktop.model.yardsticks import PastSetup, PublishedRates, Reference, TableTarget
 from sparktop.store import Store
 
 # A sweep writes a file with its process and the addresses it loads into sparktop's state folder, and
@@ -92,9 +92,11 @@ def _announcements(env: Mapping[str, str]) -> list[_Announcement]:
     A file of another user, a link, a file that others may write, and one whose process has ended are ignored.
     """
     folder = find_folder(env, BaseFolder.STATE)
+    if folder is None:
+        return []
     loads: list[_Announcement] = []
     with suppress(OSError):
-        for path in sorted(folder.joinpath(_FOLDER).glob("*.json"))[:_MOST_FILES] if folder else ():
+        for path in sorted(folder.joinpath(_FOLDER).glob("*.json"))[:_MOST_FILES]:
             with suppress(OSError, ValueError, RecursionError):
                 loads.append(msgspec.json.decode(read_own(path, _LONGEST), type=_Announcement))
     own_loads = (load for load in loads if load.pid > 0 and load.host == socket.gethostname())
@@ -276,14 +278,9 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
     result = []
     for target in recipe.targets:
         machine = target.machine or recipe.machine
-        name = next((rate for rate in _RATES if any(rate in level.figures for level in target.levels)), "")
-        by_lengths: dict[tuple[int | None, int | None], list[tuple[int, float]]] = {}
-        for level in target.levels:
-            count, rate = level.concurrency, level.figures.get(name)
-            if 0 < count < _HIGHEST and isinstance(rate, int | float) and 0 < rate < _HIGHEST:
-                lengths = level.pp or recipe.pp, level.tg or recipe.tg
-                by_lengths.setdefault(lengths, []).append((count, float(rate)))
-        for lengths, levels in by_lengths.items() if machine else ():
+        if not machine:
+            continue
+        for lengths, levels in _levels_by_lengths(target, recipe).items():
             tokens = " → ".join("?" if count is None else f"{count:,}" for count in lengths)
             stated = f"{tokens} tokens" if any(lengths) else "lengths not stated"
             source = f"{recipe.name}: {target.name}, {stated}"
@@ -300,6 +297,23 @@ def read_recipe(content: bytes) -> list[PublishedRates]:
                 )
             )
     return result
+
+
+def _levels_by_lengths(
+    target: TableTarget, recipe: Reference
+) -> dict[tuple[int | None, int | None], list[tuple[int, float]]]:
+    """Return (requests at once, rate) of a target's levels by (prompt tokens, generated tokens).
+
+    The rate is the first of `_RATES` that any level of the target has; levels without it are left out.
+    """
+    name = next((rate for rate in _RATES if any(rate in level.figures for level in target.levels)), "")
+    by_lengths: dict[tuple[int | None, int | None], list[tuple[int, float]]] = {}
+    for level in target.levels:
+        count, rate = level.concurrency, level.figures.get(name)
+        if 0 < count < _HIGHEST and isinstance(rate, int | float) and 0 < rate < _HIGHEST:
+            lengths = level.pp or recipe.pp, level.tg or recipe.tg
+            by_lengths.setdefault(lengths, []).append((count, float(rate)))
+    return by_lengths
 
 
 def read_recipes(env: Mapping[str, str]) -> tuple[tuple[PublishedRates, ...], str | None]:
@@ -349,17 +363,24 @@ async def keep_setups(
             given_s, given_keys = passed_s, set()
         if new_keys := store.yardsticks.wanted - given_keys:
             given_keys |= new_keys
-            setups, problem = (Kept(), None) if store.simulated else await asyncio.to_thread(read_kept, path)
-            published, wrong = await asyncio.to_thread(read_recipes, env)
-            mine = tuple(setup for setup in setups.setups if setup.key in new_keys)
-            store.learn(Kept(setups=mine, published=published))
-            for words in (problem and f"{path}: {problem}", wrong):
-                if words:
-                    store.note("sparktop", clean(words, 300))
+            await _give_setups(store, path, env, new_keys)
         if passed_s - saved_s >= _SAVE_EVERY_S:
             saved_s, changed = passed_s, store.yardsticks.take_changed()
-            keeps = changed and not store.simulated
-            problem = await asyncio.to_thread(add_setups, path, changed) if keeps else None
-            _note_problem(store, "best steps are not kept", path, problem)
+            if changed and not store.simulated:
+                problem = await asyncio.to_thread(add_setups, path, changed)
+                _note_problem(store, "best steps are not kept", path, problem)
         await sleep(STARTS_EVERY_S)
         passed_s += STARTS_EVERY_S
+
+
+async def _give_setups(
+    store: Store, path: Path, env: Mapping[str, str], keys: Collection[tuple[str, str, str]]
+) -> None:
+    """Pass to the store published rates, and the setups of servers with these keys in the file `path`."""
+    kept, problem = (Kept(), None) if store.simulated else await asyncio.to_thread(read_kept, path)
+    published, wrong_table = await asyncio.to_thread(read_recipes, env)
+    setups = tuple(setup for setup in kept.setups if setup.key in keys)
+    store.learn(Kept(setups=setups, published=published))
+    _note_problem(store, "earlier setups are not known", path, problem)
+    if wrong_table:
+        store.note("sparktop", clean(wrong_table, 300))
