@@ -132,10 +132,10 @@ class BackendTrack:
         self._lineage = Lineage()
         self._window = Window()
         self._held: deque[tuple[float, float | None, float | None]] = deque()
-        """(time, running requests, waiting requests) of every poll in the window of the state."""
+        """(time, running requests, waiting requests) of every sample shown, in the window of the state."""
         self._histories = HistoryTable(_REMEMBERED)
-        self._drawn_at: float | None = None
-        """Time of the newest sample in the histories; None after a failure."""
+        self._drawn_at = self._shown_at = -math.inf
+        """Times of the newest samples in the histories and in the view; -infinity after a failure."""
         self._paced_at = -math.inf
         self._quick = False
         """True if the newest sample arrived clearly sooner than the configured interval."""
@@ -246,7 +246,7 @@ class BackendTrack:
         self.health.bad(failure, now)
         self.ended = None
         self._histories.append(failure.at, {})
-        self._drawn_at = None
+        self._drawn_at = self._shown_at = -math.inf
         self.load.gap(failure.at)
         self.lanes.gap(failure.at)
         self.work.gap()
@@ -270,11 +270,14 @@ class BackendTrack:
         """Record a sample and update the view; return how the sample follows the previous one.
 
         Return None, and change nothing, if the sample is not newer than the last, or if it is the page from
-        before again, out of a cache: its counters did not stand, nobody read them. `wall_at` is the local
-        wall clock (Unix time) at `sample.at`, `interval_s` the configured time between two polls.
+        before again, out of a cache: its counters did not stand, nobody read them. Return None, too, for
+        extra samples within an interval: what the balance is judged by is kept, the view stays. `wall_at` is
+        the local wall clock (Unix time) at `sample.at`, `interval_s` the configured time between two polls.
         """
-        if self._lineage.last is not None and sample.at <= self._lineage.last.at:
+        last_at = self._lineage.last.at if self._lineage.last else -math.inf
+        if sample.at <= last_at:
             return None
+        at, polled_s = sample.at, interval_s
         if self.target.scrape is not None:
             interval_s = self.target.scrape.every_s
         was_cached = self._pages.cached
@@ -286,15 +289,20 @@ class BackendTrack:
             self._count_changes(interval_s)
         # The text of the page has been recorded, and would be most of what is kept of a server: 65 kB.
         sample = replace(sample, page=None)
-        last_at = self._lineage.last.at if self._lineage.last else -math.inf
-        self._quick = sample.at - last_at < _QUICK_SHARE * interval_s
+        self._quick = at - last_at < _QUICK_SHARE * interval_s
         kind, sample = self._count_sample(sample, wall_at, interval_s)
+        self.health.good(at)
+        lanes, continues = sample.lanes, kind is LinkKind.CONTINUES
+        histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
+        is_extra = at // polled_s == self._shown_at // polled_s and at - last_at < _QUICK_SHARE * polled_s
+        if is_extra and continues and self.preempted_at != at:
+            live_tps, _ = _live_generation(lanes, self._window, self.view.generation_tps, interval_s)
+            self.load.note(at, lanes, live_tps, continues=True, live=self.view.rate_note is None)
+            return None
+        self._shown_at = at
         self.reported_role = sample.role
         # What a user wrote counts most.
         slots = self.target.slots or self.identity.slots or sample.slots or self.launched_slots
-        self.health.good(sample.at)
-        at, lanes, continues = sample.at, sample.lanes, kind is LinkKind.CONTINUES
-        histories = self.lanes.note(at, lanes, continues=continues, interval_s=interval_s)
         before = replace(self.view, slots=slots)
         figures = with_figures(before, lanes, self._window, interval_s, self._thresholds)
         view = self._plausibility.shares(figures, at)
@@ -466,8 +474,7 @@ class BackendTrack:
         At most one point per configured interval is added, so that a graph covers the same time whether the
         backend is polled once or four times a second.
         """
-        slot = math.floor(at / interval_s)
-        if self._quick and self._drawn_at is not None and math.floor(self._drawn_at / interval_s) == slot:
+        if self._quick and at // interval_s == self._drawn_at // interval_s:
             return view.history
         self._drawn_at = at
         points = graph_points(view, self._window, interval_s) | {"step_ms": step_ms}

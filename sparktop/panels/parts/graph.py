@@ -53,7 +53,8 @@ def held_slots(table: Sequence[Series], end_slot: int, step: float, count: int) 
     slots_of_all: list[Slots] = []
     for _, values in arrays:
         # Most slots have one sample or none, so that their mean needs no sum.
-        finite = [value if math.isfinite(value) else None for value in values]
+        is_known = math.isfinite(sum(values))
+        finite = values if is_known else [value if math.isfinite(value) else None for value in values]
         means: Slots = [None] * count
         for slot, start, end in filled:
             means[slot] = finite[start] if end - start == 1 else _mean_of_finite(values[start:end])

@@ -174,6 +174,25 @@ def test_a_rate_covers_two_intervals(world: World) -> None:
     assert view.rate_window_s == pytest.approx(10.0)
 
 
+def test_extra_samples_within_an_interval_are_for_the_balance_alone(world: World) -> None:
+    """They leave figures as they are, except after a failure or with a preemption; the load has each."""
+    lane = LaneSample("0", running=4.0, generation_tokens=0.0, preemptions=0.0)
+    shown: list[float | None] = []
+    for tick in range(4):
+        fed = replace(lane, running=4.0 + tick, generation_tokens=25.0 * tick)
+        shown.append(world.feed(page(START + tick / 4, fed)).running)
+    lane = replace(lane, generation_tokens=100.0)
+    load = world.feed(page(START + 1, replace(lane, running=8.0))).load
+    assert load is not None
+    assert (shown, load.running.values()) == ([4.0] * 4, [4.0, 5.0, 6.0, 7.0, 8.0])
+    assert load.generation_tps.last == 100.0
+    world.fail(START + 1.25)
+    assert world.feed(page(START + 1.5, lane)).failure is None
+    preempted = world.feed(page(START + 1.75, replace(lane, running=9.0, preemptions=3.0)))
+    assert preempted.running == 9.0
+    assert [alert.id for alert in world.snapshot().alerts] == ["backend:b:preempting"]
+
+
 def test_after_missed_samples_the_first_gives_no_live_rate(world: World) -> None:
     """Tokens of an outage are not smeared over it; the next pair of samples gives a rate again."""
     world.tokens(1000, 0)
