@@ -24,7 +24,7 @@ from sparktop.model.load import (
 )
 from sparktop.simulation.calibration import HOP_S, HOPS_PER_SPREAD
 from sparktop.simulation.engine import DrawLengths, Engine, EngineEvent, Gauges, SimulatedRequest
-from sparktop.simulation.routers import Faults, Router
+from sparktop.simulation.routers import BROKEN_AFTER, Router
 
 # Nothing happens between events, so time jumps from one event to the next. An idle engine costs nothing,
 # and consecutive steps of a decoding engine cost as much as a single event.
@@ -344,6 +344,8 @@ class OpenLoop:
 
 REFUSED_S = 0.1
 """Seconds until a client receives the refusal of a router or backend, and may retry."""
+_BROKEN_STATUS = 500
+"""Status of an answer that was broken off."""
 ROUTER_FULL = "no deployments available: every backend cools down"
 
 
@@ -353,7 +355,8 @@ class ProxySettings(Struct, frozen=True):
     arrival_spread_s: float = 0.0
     """Mean seconds from a client's sending of a request to the router's choice of a backend (exponentially
     distributed)."""
-    faults: Faults = Faults()
+    broken_share: float = 0.0
+    """Share of the requests that are broken off after `BROKEN_AFTER` tokens."""
 
 
 BURST = ProxySettings(arrival_spread_s=HOP_S / HOPS_PER_SPREAD)
@@ -428,36 +431,30 @@ class RoutedDestination:
         backend = self._router.choose(now_s)
         if backend is None:
             self.refused += 1
-            self._turn_away(request, -1, ROUTER_FULL)
+            self._turn_away(request)
             return
-        faults = self._habits.faults
-        fails = faults.share > 0 and self._random.random() < faults.share
+        broken_share = self._habits.broken_share
+        breaks_off = broken_share > 0 and self._random.random() < broken_share
         self._router.record_start(backend, now_s)
         self.served[backend] += 1
-        if fails and faults.after_tokens is None:
-            self.failed[faults.status] += 1
-            self._router.record_end(backend, now_s, ok=False, status=faults.status)
-            self._turn_away(request, backend, f"the backend answered {faults.status}")
-            return
-        if fails and faults.after_tokens is not None and faults.after_tokens < request.output_tokens:
-            request = replace(request, output_tokens=faults.after_tokens, reason=EndReason.ERROR)
+        if breaks_off and request.output_tokens > BROKEN_AFTER:
+            request = replace(request, output_tokens=BROKEN_AFTER, reason=EndReason.ERROR)
         del self._coming[request.request_id]
         self._there[request.request_id] = backend
         self.loads[backend] += 1
         self._time.submit(backend, request)
 
-    def _turn_away(self, request: SimulatedRequest, backend: int, message: str) -> None:
-        """Report to the client of `request`, `REFUSED_S` seconds from now, that the request failed.
+    def _turn_away(self, request: SimulatedRequest) -> None:
+        """Report to the client of `request`, `REFUSED_S` seconds from now, that the router refused it.
 
-        If clients were informed at once, they would retry forever at the same model time. `backend` is the
-        index of the backend that refused the request, -1 for the router.
+        If clients were informed at once, they would retry forever at the same model time.
         """
         at = self._time.now_s + REFUSED_S
-        failure = RequestFailure(FailureKind.HTTP, message, at)
+        failure = RequestFailure(FailureKind.HTTP, ROUTER_FULL, at)
 
         def report() -> None:
             if self._coming.pop(request.request_id, None) is not None:
-                self._time.emit(backend, RequestEnded(request.request_id, at, EndReason.ERROR, failure))
+                self._time.emit(-1, RequestEnded(request.request_id, at, EndReason.ERROR, failure))
 
         self._time.call_at(at, report)
 
@@ -468,6 +465,6 @@ class RoutedDestination:
         self.loads[engine] -= 1
         aborted, status = event.reason is EndReason.ABORT, None
         if event.reason is EndReason.ERROR:
-            status = self._habits.faults.status
+            status = _BROKEN_STATUS
             self.failed[status] += 1
         self._router.record_end(engine, event.at, ok=None if aborted else event.ok, status=status)

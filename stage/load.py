@@ -78,7 +78,7 @@ def routed_load(time: VirtualTime, scenario: Scenario, *, seed: int) -> ClosedLo
     The router distributes the requests over the engines of `time`. The clients never stop.
     """
     router = Router(scenario.strategy, len(time.engines), scenario.counts, seed=seed)
-    habits = ProxySettings(arrival_spread_s=_ARRIVAL_SPREAD_S, faults=scenario.faults)
+    habits = ProxySettings(arrival_spread_s=_ARRIVAL_SPREAD_S, broken_share=scenario.broken_share)
     # Created first, so that it is notified of the requests' ends before other listeners.
     way = RoutedDestination(time, router, habits, seed=seed)
     size = (scenario.prompt_tokens, scenario.output_tokens)

@@ -108,7 +108,7 @@ async def _start_engines(
             stack.push_async_callback(thread.close)
             ras = [thread.address]
         agents += [_start_agent(stack, reader, ras) for reader in readers]
-        if scenario.restarts is not None and scenario.restarts.backend == backend:
+        if scenario.restarts is not None and not backend:
             site.keep_restarting(scenario.restarts)
         if scenario.fault is not None and not backend:
             site.keep_failing(scenario.fault)
@@ -139,7 +139,7 @@ async def _start_proxy(
         upstreams,
         router,
         model=scenario.profile.model,
-        faults=scenario.faults,
+        broken_share=scenario.broken_share,
         seed=plan.seed,
         pause=pause,
     )

@@ -17,7 +17,7 @@ from sparktop.config.watch import DEMO_KEY
 from sparktop.demo.engine import MOST_BODY_BYTES, set_server_header
 from sparktop.demo.load import MARK, MARKED, LoadPause
 from sparktop.model.text import clean
-from sparktop.simulation.routers import Faults, Router
+from sparktop.simulation.routers import BROKEN_AFTER, COOLDOWN_S, Router
 from sparktop.sources.router import ANSWERS, FAILED_REQUESTS, FAILURES
 
 VERSION = "1.106.2+simulated"
@@ -62,21 +62,21 @@ class Proxy:
         router: Router,
         *,
         model: str,
-        faults: Faults | None = None,
+        broken_share: float = 0.0,
         seed: int | str = 0,
         pause: LoadPause | None = None,
     ) -> None:
         """Forward requests to `upstreams`; `router` chooses an index in `upstreams` for each request.
 
         `upstreams` has the URLs of the servers by id (LiteLLM calls them deployments), without a trailing
-        slash and without /v1. `faults` describes simulated failures; `pause` learns of requests that are not
-        the demo's own load.
+        slash and without /v1. `broken_share` of the requests are broken off after `BROKEN_AFTER` tokens;
+        `pause` learns of requests that are not the demo's own load.
         """
         self._pause = pause or LoadPause()
         self._upstreams = tuple(upstreams.items())
         self._router = router
         self._model = model
-        self._faults = faults or Faults()
+        self._broken_share = broken_share
         # Chances of failure need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
         self._calls = count(1)
@@ -133,13 +133,7 @@ class Proxy:
                     self._report_result(attempt, ok=None)
 
     async def _send_once(self, request: web.Request, body: bytes, attempt: _Attempt) -> web.StreamResponse:
-        faults = self._faults
-        fails = self._random.random() < faults.share
-        if fails and faults.after_tokens is None:
-            self._report_result(attempt, ok=False, status=faults.status)
-            return _error_response(
-                faults.status, "the backend failed (simulated)", self._routing_headers(attempt)
-            )
+        limit = BROKEN_AFTER if self._random.random() < self._broken_share else None
         url = self._upstreams[attempt.backend][1] + request.path
         assert self._session is not None  # noqa: S101 - the application runs
         try:
@@ -152,7 +146,6 @@ class Proxy:
         async with answer:
             if answer.status != _OK:
                 return await self._pass_refusal_on(answer, attempt)
-            limit = faults.after_tokens if fails else None
             return await self._pass_on(request, answer, attempt, limit)
 
     async def _pass_refusal_on(self, answer: aiohttp.ClientResponse, attempt: _Attempt) -> web.Response:
@@ -182,7 +175,7 @@ class Proxy:
             async for part in answer.content.iter_any():
                 events += part.count(b"data: ")
                 if limit is not None and events > limit:
-                    self._report_result(attempt, ok=False, status=self._faults.status)
+                    self._report_result(attempt, ok=False, status=_INTERNAL)
                     content = {"message": _REPEATING, "type": None, "param": None, "code": str(_INTERNAL)}
                     await response.write(b"data: " + json.dumps({"error": content}).encode() + b"\n\n")
                     await response.write_eof()
@@ -266,11 +259,10 @@ class Proxy:
 
     async def _respond_settings(self, request: web.Request) -> web.Response:
         _check_key(request)
-        cooldown_s = self._router.settings.cooldown_s
         values = {
             "routing_strategy": self._router.strategy,
-            "cooldown_time": cooldown_s,
-            "disable_cooldowns": cooldown_s is None,
+            "cooldown_time": COOLDOWN_S,
+            "disable_cooldowns": False,
             "num_retries": _RETRIES,
         }
         return web.json_response({"fields": [], "current_values": values, "simulated": True})

@@ -25,7 +25,7 @@ from sparktop.simulation.calibration import (
     SOLO,
 )
 from sparktop.simulation.engine import DrawLengths, EngineProfile, Gauges
-from sparktop.simulation.routers import Faults, RouterSettings
+from sparktop.simulation.routers import RouterSettings
 from sparktop.simulation.thermal import AMBIENT_C, NodeThermal
 
 
@@ -171,14 +171,12 @@ OLD_COUNTS = RouterSettings(poll_s=3.0)
 go to one server."""
 WAVE_S = 25.0
 """Seconds for which each number of `Scenario.waves` holds."""
-_NO_FAULTS = Faults()
 _FRESH_COUNTS = RouterSettings(increment_lag_s=0.002)
 
 
 class Restarts(Struct, frozen=True):
-    """Periodic restarts of one server."""
+    """Periodic restarts of the first server."""
 
-    backend: int
     every_s: float
     down_s: float
     """Seconds for which the port is closed at each restart; a real server takes minutes to start."""
@@ -243,7 +241,8 @@ class Scenario(Struct, frozen=True):
     dated: bool = False
     """Whether agents begin each call with a line of its own, so that nothing of it is in the prefix cache."""
     counts: RouterSettings = _FRESH_COUNTS
-    faults: Faults = _NO_FAULTS
+    broken_share: float = 0.0
+    """Share of the requests that the router breaks off in the midst of their answers."""
     profile: EngineProfile = SOLO
     ambient_c: float = AMBIENT_C
     """Temperature of the machines' air intake, in °C."""
@@ -372,7 +371,7 @@ SCENARIOS = {
             strategy="least-busy",
             load=64,
             output_tokens=128,
-            faults=Faults(share=0.9, status=500, after_tokens=100),
+            broken_share=0.9,
         ),
         Scenario("steady", spread=0.5),
         Scenario(
@@ -384,7 +383,7 @@ SCENARIOS = {
             prompt_tokens=64,
             output_tokens=1500,
             spread=0.3,
-            restarts=Restarts(0, 90.0, 8.0, then=slow_down(SOLO, 1.25)),
+            restarts=Restarts(90.0, 8.0, then=slow_down(SOLO, 1.25)),
         ),
         Scenario("hot", load=64, spread=0.5, ambient_c=AMBIENT_C + 15),
         Scenario(
@@ -397,23 +396,23 @@ SCENARIOS = {
             strategy="least-busy",
             spread=0.5,
             slower={1: 8.0},
-            restarts=Restarts(0, 40.0, 8.0),
+            restarts=Restarts(40.0, 8.0),
         ),
         Scenario(
             "slow-start",
             spread=0.5,
-            restarts=Restarts(0, 150.0, 80.0, loads=True),
+            restarts=Restarts(150.0, 80.0, loads=True),
         ),
         Scenario(
             "stuck-start",
             spread=0.5,
-            restarts=Restarts(0, 1260.0, 1230.0, loads=True, hangs=True),
+            restarts=Restarts(1260.0, 1230.0, loads=True, hangs=True),
         ),
         Scenario(
             "reboot",
             spread=0.5,
             machines={0: SimulatedMachine(leak_bytes_per_s=0.34 * _GIB, leak_most_bytes=round(22.3 * _GIB))},
-            restarts=Restarts(0, 150.0, 75.0, boot_s=20.0, loads=True),
+            restarts=Restarts(150.0, 75.0, boot_s=20.0, loads=True),
         ),
         Scenario(
             "pd-fault",
@@ -431,7 +430,7 @@ SCENARIOS = {
             "memory-held",
             spread=0.5,
             machines={0: SimulatedMachine(held_bytes=33 * _GIB)},
-            restarts=Restarts(0, 240.0, 200.0),
+            restarts=Restarts(240.0, 200.0),
         ),
         Scenario(
             "lanes",
@@ -545,7 +544,7 @@ SCENARIOS = {
             output_tokens=300,
             spread=0.5,
             profile=_DRAFTING,
-            restarts=Restarts(0, 90.0, 3.0, then=_OVERDRAFTING),
+            restarts=Restarts(90.0, 3.0, then=_OVERDRAFTING),
         ),
         Scenario(
             "slow-link",

@@ -79,8 +79,6 @@ class RanksAnswer(Struct, frozen=True):
     form: str = "json"
     """The format of the answer: "json", or "text" from agents before 2.0."""
     communicators: tuple[Communicator, ...] = ()
-    unnamed: int = 0
-    """Number of communicators that the text only counts, because all their ranks agree."""
     timeouts: int = 0
     """Number of time-outs while the job's processes were asked."""
     took_s: float | None = None

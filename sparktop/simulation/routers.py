@@ -22,6 +22,8 @@ from msgspec import Struct
 
 AT_ONCE = frozenset({401, 404, 429})
 """Status codes that start a cooldown at the first failure."""
+BROKEN_AFTER = 100
+"""Tokens after which a request is broken off, of those of which an answer is to fail."""
 COOLDOWN_S = 5.0
 WINDOW_S = 60.0
 SHARE = 0.5
@@ -49,14 +51,13 @@ class _Expiring:
 class Cooldown:
     """The backends that are cooling down (get no requests), as in LiteLLM 1.83 to 1.109 by default.
 
-    A backend cools down for `seconds` if at least two of its requests were counted in the last minute or less
-    (`_Expiring`), and more than half of them failed. It also cools down if a request was answered 429, 401
-    or 404. Failures during the cooldown do not prolong it.
+    A backend cools down for `COOLDOWN_S` if at least two of its requests were counted in the last minute or
+    less (`_Expiring`), and more than half of them failed. It also cools down if a request was answered 429,
+    401 or 404. Failures during the cooldown do not prolong it.
     """
 
-    def __init__(self, backends: int, seconds: float | None = COOLDOWN_S) -> None:
-        """Start without a cooldown; each lasts `seconds`, None for no cooldowns at all."""
-        self._seconds = seconds
+    def __init__(self, backends: int) -> None:
+        """Start without a cooldown."""
         self._fails = [_Expiring() for _ in range(backends)]
         self._successes = [_Expiring() for _ in range(backends)]
         self._until: dict[int, float] = {}
@@ -67,15 +68,13 @@ class Cooldown:
 
         `ok` is whether the request succeeded. `status` is the HTTP status of a failure, None if it had none.
         """
-        if self._seconds is None:
-            return
         (self._successes if ok else self._fails)[backend].add(now)
         if ok or self._until.get(backend, -math.inf) > now:
             return
         fails = self._fails[backend].at(now)
         request_count = fails + self._successes[backend].at(now)
         if status in AT_ONCE or (request_count > 1 and fails > SHARE * request_count):
-            self._until[backend] = now + self._seconds
+            self._until[backend] = now + COOLDOWN_S
 
     def at(self, now: float) -> frozenset[int]:
         """Return the indices of the backends that are cooling down at the time `now`."""
@@ -83,18 +82,13 @@ class Cooldown:
 
 
 class RouterSettings(Struct, frozen=True):
-    """How late a router's counts of requests in flight are, and how long failing backends cool down.
-
-    By default the counts are exact and immediate, and the cooldown is LiteLLM's.
-    """
+    """How late a router's counts of requests in flight are; by default they are exact and immediate."""
 
     increment_lag_s: float = 0.0
     """Seconds from the choice of a backend until the backend's count includes the request."""
     poll_s: float | None = None
     """Seconds between the times at which the router reads the counts; None: it always has the current
     counts."""
-    cooldown_s: float | None = COOLDOWN_S
-    """Seconds that a failing backend gets no requests; None is LiteLLM's `disable_cooldowns`."""
 
 
 class Router:
@@ -119,12 +113,11 @@ class Router:
         """
         self.strategy = strategy
         self.backends = backends
-        self.settings = settings or RouterSettings()
         # Chances of routing need no cryptographic randomness.
         self._random = random.Random(seed)  # noqa: S311
-        self._cooldown = Cooldown(backends, self.settings.cooldown_s)
-        is_exact = strategy == "shortest-queue"
-        self._counts = LateCounts(backends, RouterSettings() if is_exact else self.settings)
+        self._cooldown = Cooldown(backends)
+        exact = RouterSettings()
+        self._counts = LateCounts(backends, exact if strategy == "shortest-queue" else settings or exact)
         self._next = 0
         """The backend whose turn is next."""
 
@@ -228,14 +221,3 @@ class LateCounts:
         while self._late and self._late[0][0] <= now:
             _, backend = self._late.popleft()
             self._current[backend] += 1
-
-
-class Faults(Struct, frozen=True):
-    """Injected faults: which requests fail, and how."""
-
-    share: float = 0.0
-    """Share of the requests that fail, drawn independently."""
-    status: int = 500
-    after_tokens: int | None = None
-    """Number of tokens after which a request is broken off; None: it is refused before it reaches the
-    engine."""

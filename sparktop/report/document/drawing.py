@@ -140,6 +140,10 @@ def short_names(names: Sequence[str], most: int = _NAME_CELLS) -> list[str]:
     return [fitted[name].rstrip() for name in cleaned]
 
 
+_INSET = 12
+"""Distance of the outermost places from the ends of the horizontal axis."""
+
+
 class Frame(Struct, frozen=True):
     """The axes and texts of a plot: concurrencies or lengths from left to right, a metric upwards."""
 
@@ -149,8 +153,6 @@ class Frame(Struct, frozen=True):
     """Values of the horizontal axis that have a label, ascending."""
     x_title: str
     y_axis: PlotAxis
-    inset: float = 12
-    """Distance of the outermost places from the ends of the horizontal axis."""
     margin: float = 0
     """Width to the right of the axes, for the names of the curves."""
     notes: Sequence[tuple[str, str]] = ()
@@ -180,7 +182,7 @@ class Frame(Struct, frozen=True):
             share = (max(value, low) - low) / (high - low)
         else:
             share = math.log(max(value, low) / low) / math.log(high / low)
-        return LEFT + self.inset + min(1.0, share) * (self.right - LEFT - 2 * self.inset)
+        return LEFT + _INSET + min(1.0, share) * (self.right - LEFT - 2 * _INSET)
 
     def y(self, value: float) -> float:
         """Return the vertical position of a value in SVG units; beyond the axis, that of the nearest end."""
