@@ -93,7 +93,7 @@ def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | 
 def balance_axis(
     balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, width: int, coarse: int = 1
 ) -> TimeAxis:
-    """Return a time axis for `width` cells that covers the complete time that the verdict is based on.
+    """Return a time axis for `width` cells that covers what was watched of the time that a verdict needs.
 
     The axis ends at the newest sample time that all backends have reached, so that no column of a graph is
     half empty. Backends without recent samples do not count; if all lack them, the axis ends now.
@@ -105,7 +105,7 @@ def balance_axis(
     # Until the graph is full, its samples are drawn wider: the axis fits the data.
     loads = [line.history.running for line in lines]
     begins = [load.first_at for load in loads if load.first_at is not None]
-    span = max(wanted_s, snapshot.at - min(begins, default=snapshot.at))
+    span = max(_SHORTEST_S, balance.window_s, snapshot.at - min(begins, default=snapshot.at))
     step = coarse * next(
         (step_s for step_s in _STEPS_S if step_s < widest and 2 * width * step_s >= span), widest
     )

@@ -364,7 +364,7 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
         ),
         fact("finished", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("in all", numbers.count(done, 6), " finished" if width >= WIDE_FACTS else ""),
-        fact("per step", numbers.rate(view.tokens_per_step if view.steps_per_s else None, 6), " tok"),
+        fact("tok/step", numbers.rate(view.tokens_per_step if view.steps_per_s else None, 6), " (60 s)"),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
     return facts(cells, width)
@@ -443,15 +443,12 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     percent, read, limit = view.roofline_percent, view.estimated_read_gb_per_s, view.roofline_tps
     after: Row = label_row(*percent_run(percent), figure(numbers.count(read, 6)), " GB/s read")
     per_token = view.tpot if view.tpot.count else view.itl
-    stream = 1 / per_token.mean_s if per_token.mean_s else None
-    known = [
-        f"{of}{numbers.rate(rate, 4).strip()}"
-        for of, rate in (("a request gets ", stream), ("alone ≤", limit))
-        if rate is not None
-    ]
-    # Its time is that of the latencies, not that of the rates.
-    time = "" if stream is None else f" ({per_token.window_s:.0f} s)"
-    each = f"{', '.join(known)} tok/s{time}" if known else ""
+    stream = 1 / per_token.mean_s if per_token.mean_s and per_token.mean_s > 0 else None
+    alone = "" if limit is None else f"≤{numbers.rate(limit, 4).strip()}"
+    each = f"a request alone gets {alone} tok/s" if alone else ""
+    if stream is not None:  # its time is that of the latencies, not that of the rates
+        gets = f"a request gets {numbers.rate(stream, 4).strip()}{alone and f', alone {alone}'} tok/s"
+        each = f"{gets} ({per_token.window_s:.0f} s)"
     return [percent_bar("memory", percent, "load", after, width, 30), [(each, "text")]]
 
 

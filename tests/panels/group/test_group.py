@@ -116,6 +116,17 @@ def test_a_gap_is_a_gap_on_both_sides_and_in_the_sum() -> None:
     assert {row[cell] for row in part(rows, "tok/s of the group")} <= {" ", "┄"}
 
 
+def test_a_picture_does_not_begin_minutes_before_it_was_watched() -> None:
+    """However long a verdict takes, what was watched so far fills most of the graphs."""
+    shown = traced("shuffle-c64")
+    known = {"running": 8.0, "waiting": 0.0, "generation_tps": 100.0}
+    points = [(shown.at - 80.0 + second, known) for second in range(81)]
+    balance = replace(shown.balance[0], needed_s=360.0, window_s=80.0)
+    backends = tuple(with_history(view, points) for view in shown.backends)
+    axis = balance_axis(balance, group_lines(balance, backends), replace(shown, backends=backends), 80)
+    assert 80.0 <= 2 * 80 * axis.step <= 120.0
+
+
 def test_the_last_rate_of_a_server_that_fails_is_not_in_the_sum() -> None:
     """The sum is then a lower bound, as in the header."""
     shown = traced("shuffle-c64")
