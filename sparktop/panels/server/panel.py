@@ -431,8 +431,7 @@ def footnote(view: BackendView, *, on_board: bool = False, room: int | None = No
     * else: on the board the first finding, or where it runs, on its full screen with its URL; how it is
       polled
 
-    Where `room` is too small for both, whether memory suffices for a start or for waking stands alone, of
-    a failure with its times.
+    Where `room` is too small for both, a failure stands alone, and so does whether memory suffices to wake.
     """
     finding = finding_note(view.findings) or calm_note(view.findings)
     limit = view.limited_by if on_board else None
@@ -469,10 +468,10 @@ def _fits(row: Row, room: int | None) -> bool:
 
 
 def _failure_notes(view: BackendView, failure: Failure, finding: Row, room: int | None) -> tuple[Row, Row]:
-    """Return (the failure, `finding`), or in one piece where `room` is too small for both.
+    """Return (the failure, `finding`), without this where `room` is too small for both.
 
-    Since when it fails and how old its figures are comes first. One on a start is then in place of the
-    failure's message, and so is any that needs attention while it loads.
+    Since when it fails and how old its figures are comes first. While it loads, a finding that needs
+    attention is in place of the failure's message.
     """
     since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
     stale = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
@@ -483,9 +482,7 @@ def _failure_notes(view: BackendView, failure: Failure, finding: Row, room: int 
         if worst:
             return [(times.rstrip(), role), *worst], []
     note: Row = [(f"{times}{words} ", role)]
-    if finding and not _fits([*note, *finding], room) and _is_about_start(view):
-        return [(times.rstrip(), role), *finding], []
-    return note, finding
+    return note, finding if _fits([*note, *finding], room) else []
 
 
 def _limit_notes(view: BackendView, limit: Limit, finding: Row, room: int | None) -> tuple[Row, Row]:

@@ -221,6 +221,8 @@ def test_old_figures_have_their_age_and_begin(width: int, height: int, loading: 
     down = replace(VIEW, failure=failure, state=BackendState.UNREACHABLE, findings=(finding,))
     drawn = screen(width, height, replace(down, loading=loading))
     assert f"since {NOON.astimezone():%H:%M:%S}, figures 3 min old" in drawn
+    if loading is None and width >= 80:
+        assert "figures 3 min old: nothing listens on 127" in drawn, "why it does not answer comes first"
 
 
 def test_reports_have_phase_and_times() -> None:
