@@ -202,8 +202,8 @@ class ServerTable(Struct, eq=False):
         """Return (cells of a name, columns, cells of the graph) for names of at most `longest` cells.
 
         Longer names than usual get half of the graph's cells beyond its least width, or cells that are free.
-        In a list with more graphs, they get those of the state's time window, and those of figures that stand
-        in the rows below, too.
+        In a list with more graphs, they get those of figures that stand in the rows below, too, those of the
+        state's time window, and those of its longer words.
         """
         if self.wide:
             columns, room = _columns_that_fit(self.width - 3, _LONG_NAME, _SPARK_MIN, self.columns)
@@ -211,15 +211,16 @@ class ServerTable(Struct, eq=False):
             more = max(0, min(longest - _LONG_NAME, spare))
             return _LONG_NAME + more, columns, room - more - 2 if room > _SPARK_MIN else 0
         columns, room = _columns_that_fit(figures_width(self.width), _NAME, 0, self.columns)
-        if _NAME + room < longest:
-            columns[0] = replace(columns[0], width=_STATE_ALONE, cell=partial(_state_run, width=_STATE_ALONE))
-            room += _STATE - _STATE_ALONE
-        for column in reversed(columns):
-            if _NAME + room >= longest:
-                break
-            if _BELOW.get(column.heading, self.each + 1) <= self.each:
-                columns = [other for other in columns if other is not column]
-                room += column.width + 1
+        for state_cells in (_STATE_ALONE, _SHORT_STATE):
+            for column in reversed(columns):
+                if _NAME + room < longest and _BELOW.get(column.heading, self.each + 1) <= self.each:
+                    columns = [other for other in columns if other is not column]
+                    room += column.width + 1
+            if _NAME + room < longest:
+                state, *others = columns
+                cell = partial(_state_run, width=state_cells)
+                columns = [replace(state, width=state_cells, cell=cell), *others]
+                room += state.width - state_cells
         return max(_NAME, min(longest, _NAME + room)), columns, 0
 
     def _with_graphs(

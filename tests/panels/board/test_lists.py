@@ -122,6 +122,19 @@ def test_idle_servers_have_one_row_where_others_have_more() -> None:
     assert scene.layout.height == 34
 
 
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_a_name_takes_the_room_of_a_state_s_longer_words(width: int) -> None:
+    """A name of a few letters more is whole; the state beside it is "down", not "unreachable"."""
+    snapshot = Rehearsal(backends=4).play(3).snapshot()
+    state = BackendState.UNREACHABLE
+    first, *others = (replace(view, name=f"cluster-tp{n}") for n, view in enumerate(snapshot.backends))
+    backends = (replace(first, state=state), *others)
+    scene = Scene(replace(snapshot, backends=backends, balance=()), width, 24)
+    text = "\n".join(map(row_text, flatten(scene.draw(), width, scene.layout.height)))
+    assert all(f"{view.name} " in text for view in backends)
+    assert "cluster-tp0 down" in text or "cluster-tp0 unreachable" in text
+
+
 def test_a_failure_moves_its_row_within_seconds(four: Snapshot) -> None:
     """By state, what needs attention comes first without a long wait."""
     rows, view = Arrangement(), View(sort=Sort.STATE)
