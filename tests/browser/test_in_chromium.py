@@ -24,6 +24,8 @@ READY = "document.readyState === 'complete'"
 ROWS = "document.querySelectorAll('.rows > p').length"
 COLUMNS = "Number(document.getElementById('main').className.slice(1).split(' ')[0])"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+UNUSED = """innerWidth - Math.max(...[...document.querySelectorAll('section')].map(
+    one => one.getBoundingClientRect().right))"""
 
 
 def with_running(running: float) -> Snapshot:
@@ -68,8 +70,12 @@ async def test_live_figures_move_for_two_viewers_at_two_widths(
         assert await tab.value("document.querySelectorAll('[aria-live]').length") == 1
         assert tab.complaints == []
         assert {one.split("/")[2] for one in tab.requests} <= {f"127.0.0.1:{served.port}", "blank"}
-    await wide.resize(700, 800)
-    await wide.until(f"{COLUMNS} < 100")
+    for width, columns in ((1000, 120), (1440, 170), (1920, 240), (2560, 240), (700, 80)):
+        await wide.resize(width, 800)
+        assert 0 <= await wide.value(UNUSED) < 24  # also while its columns are those of another width
+        await wide.until(f"{COLUMNS} === {columns}")
+        assert 0 <= await wide.value(UNUSED) < 24
+        assert await wide.value(OVERFLOW) == 0
 
 
 async def test_every_page_is_reached_with_the_keyboard(start_server: StartServer, new_tab: NewTab) -> None:
