@@ -458,10 +458,12 @@ FIGURES = (
     Figure(Of.SERVER, "waiting", "Waiting", "", "requests in the engine's queue", _SPAN),
     Figure(Of.SERVER, "kv_cache_percent", "KV cache", "%", "part of the KV cache in use", _SPAN),
     Figure(
-        Of.SERVER, "ttft_p50_s", "TTFT p50", "s", "median time to the first token, of the last 60 s", _SPAN
+        Of.SERVER, "ttft_mean_s", "TTFT mean", "s", "mean time to the first token, of the last 60 s", _SPAN
     ),
+    Figure(Of.SERVER, "ttft_p50_s", "TTFT p50", "s", where=_SPAN),
     Figure(Of.SERVER, "ttft_p95_s", "TTFT p95", "s", where=_SPAN),
-    Figure(Of.SERVER, "itl_p50_s", "ITL p50", "s", "median time between tokens, of the last 60 s", _SPAN),
+    Figure(Of.SERVER, "itl_mean_s", "ITL mean", "s", "mean time between tokens, of the last 60 s", _SPAN),
+    Figure(Of.SERVER, "itl_p50_s", "ITL p50", "s", where=_SPAN),
     Figure(Of.SERVER, "itl_p95_s", "ITL p95", "s", where=_SPAN),
     Figure(
         Of.SERVER,

@@ -7,7 +7,7 @@ more lines than fit, the least severe ones are only counted.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from math import inf, isfinite, sqrt
 from operator import attrgetter
@@ -32,6 +32,7 @@ from sparktop.moments.moment import (
     Moment,
     QuantileBounds,
     figure_texts,
+    mean_bounds,
     weightiest,
 )
 from sparktop.recording.records import Range
@@ -129,6 +130,8 @@ class FigureChange(Struct, frozen=True):
     """After - before, of a figure that has no percent of its own."""
     unit: str = ""
     """Of `difference`: "points" of percent, or "°C"."""
+    is_least: bool = False
+    """Whether the figures lie between bounds and may differ by more."""
 
     def words(self, subject: str) -> str:
         """Return the change as text; `subject` is the name of its server or machine, as it is to be shown."""
@@ -140,7 +143,7 @@ class FigureChange(Struct, frozen=True):
     def change(self) -> str:
         """The change as text: percent of the mean before, or a difference of percentages or temperatures."""
         if self.difference is None:
-            return share_words(self.share)
+            return f"{'at least ' * self.is_least}{share_words(self.share)}"
         decimals = 0 if abs(self.difference) >= _WHOLE_POINTS_FROM else 1
         return f"{signed(self.difference, decimals)} {self.unit}"
 
@@ -289,7 +292,7 @@ def compare_minutes(moment: Moment, at: datetime) -> Around:
                 continue
             points = [moment.values_between(figure, name, *side) for side in sides]
             before, after = ([value for _, value in side if value is not None] for side in points)
-            bounds = moment.bounds.get((kind, name, figure.name), ())
+            bounds = sorted(moment.bounds.get((kind, name, figure.name), ()))
             changes += _figure_change(figure, name, before, after, bounds)
             has_values = [has_values[0] or bool(before), has_values[1] or bool(after)]
             for number, side in enumerate(points):
@@ -309,18 +312,27 @@ def _figure_change(
     name: str,
     before: Sequence[float],
     after: Sequence[float],
-    bounds: Iterable[QuantileBounds],
+    bounds: Collection[QuantileBounds],
 ) -> list[FigureChange]:
-    """Return the change of a figure in a list; [] if it may be scatter, or lies between the same `bounds`."""
+    """Return the change of a figure in a list; [] if it may be scatter.
+
+    Between means that lie somewhere in `bounds` it is the least that is possible, perhaps none.
+    """
     if min(len(before), len(after)) < _LEAST_VALUES:
         return []
-    mean_before, mean_after = fmean(before), fmean(after)
+    ranges = [Range(min(values), fmean(values), max(values)) for values in (before, after)]
+    (low_before, high_before), (low_after, high_after) = intervals = [
+        mean_bounds(values, bounds) or (values.mean, values.mean) for values in ranges
+    ]
+    if max(low_before, low_after) <= min(high_before, high_after):
+        return []
+    rises = high_before < low_after
+    mean_before, mean_after = (high_before, low_after) if rises else (low_before, high_after)
     largest = max(abs(mean_before), abs(mean_after))
     difference = mean_after - mean_before
     standard_error = sqrt(stdev(before) ** 2 / len(before) + stdev(after) ** 2 / len(after))
     if abs(difference) <= max(_LEAST_SHARE * largest, _LEAST_STANDARD_ERRORS * standard_error):
         return []
-    ranges = [Range(min(values), fmean(values), max(values)) for values in (before, after)]
     text_before, text_after = (figure_texts(figure, values, bounds)[1] for values in ranges)
     if text_before == text_after:
         return []
@@ -329,8 +341,10 @@ def _figure_change(
     factor = larger / smaller if smaller else inf
     unit = {"%": "points", "°C": "°C"}.get(figure.unit, "")
     with_unit = difference if unit else None
-    share = difference / largest
-    return [FigureChange(figure.title, name, text_before, text_after, share, factor, with_unit, unit)]
+    change = FigureChange(
+        figure.title, name, text_before, text_after, difference / largest, factor, with_unit, unit
+    )
+    return [replace(change, is_least=any(low != high for low, high in intervals))]
 
 
 def _lines_of_span(moment: Moment) -> list[Line]:

@@ -6,7 +6,7 @@ Metrics over time, verdicts, events, marks, and the last snapshot.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import chain, pairwise
 from math import inf, isfinite
@@ -287,11 +287,16 @@ class MomentBuilder:
         for group in snapshot.balance:
             since = group.since or snapshot.taken_at
             self._extend_spell(group.group, group.word.value, since, snapshot.taken_at, group)
+        for backend in snapshot.backends:
+            self._add_latencies(snapshot.taken_at.timestamp(), backend)
+            if snapshot.taken_at >= self._detail:
+                self._states.setdefault(backend.name, Counter())[backend.state.value] += 1
+        self._add_speeds(snapshot)
+
+    def _add_speeds(self, snapshot: Snapshot) -> None:
+        """Note the speed of each machine, where every reading is replayed."""
         if snapshot.taken_at < self._detail:
             return
-        for backend in snapshot.backends:
-            self._states.setdefault(backend.name, Counter())[backend.state.value] += 1
-            self._add_bounds(backend)
         for node in snapshot.nodes:
             word, since = self._speeds.get(node.name, ("", snapshot.taken_at))
             if word != node.speed.word:
@@ -300,9 +305,11 @@ class MomentBuilder:
             key = (node.name, node.speed.word, since)
             self._spells[key] = Spell(*key, snapshot.taken_at, speed=node.speed)
 
-    def _add_bounds(self, backend: BackendView) -> None:
-        """Note between which bounds quantiles lie that the histories have as single numbers."""
+    def _add_latencies(self, at: float, backend: BackendView) -> None:
+        """Add means, which histories lack, and the bounds of quantiles that they have as single numbers."""
         for name, latency in (("ttft", backend.ttft), ("itl", backend.itl)):
+            means = self._series.setdefault((BACKEND, backend.name, f"{name}_mean_s"), [])
+            means.append((at, latency.mean_s if backend.ok else None))
             for field, quantile in ((f"{name}_p50_s", latency.p50), (f"{name}_p95_s", latency.p95)):
                 bounds = None if quantile is None else _bounds_of(quantile)
                 if bounds is not None:
@@ -384,8 +391,8 @@ class MomentBuilder:
         for kind, views in ((BACKEND, snapshot.backends), (NODE, snapshot.nodes)):
             for view in views:
                 for figure in FIGURES:
-                    if figure.of == kind:
-                        series: Series = getattr(view.history, figure.name)
+                    series: Series | None = getattr(view.history, figure.name, None)
+                    if figure.of == kind and series is not None:
                         points = [(at + shift, value) for at, value in series.since(begin) if at <= end]
                         self._replace_points((kind, view.name, figure.name), points)
 
@@ -797,7 +804,7 @@ TimedValues = Sequence[tuple[float, float | None]]
 
 
 FIGURES = tuple(figure for of in Of for figure in figures(of, Where.SPAN))
-"""The metrics of a report; their values are those of the graph of the same name on the screen."""
+"""The metrics of a report; all but means are those of the graph of the same name on the screen."""
 
 
 def _bounds_of(quantile: Quantile) -> QuantileBounds | None:
@@ -814,18 +821,28 @@ def figure_texts(
     The mean of values that lie between `bounds` lies between the bounds of the least and of the most.
     """
     sorted_bounds = sorted(bounds)
-    within = [
-        next((pair for pair in sorted_bounds if value is not None and pair[0] <= value <= pair[1]), None)
-        for value in (found.least, found.most, found.last)
-    ]
+    within = [bounds_of_value(value, sorted_bounds) for value in (found.least, found.most, found.last)]
     least, highest, newest = (
         figure_text(figure, value) if pair is None else _bounds_text(pair)
         for pair, value in zip(within, (found.least, found.most, found.last), strict=True)
     )
     mean = figure_text(figure, found.mean)
-    if within[0] or within[1]:
-        mean = _bounds_text(((within[0] or (found.least,))[0], (within[1] or (found.most,))[-1]))
+    if (between := mean_bounds(found, sorted_bounds)) is not None:
+        mean = _bounds_text(between)
     return least, mean, highest, newest
+
+
+def bounds_of_value(value: float | None, bounds: Iterable[QuantileBounds]) -> QuantileBounds | None:
+    """Return those of the `bounds` met between which a quantile lies; None if its digits are sure."""
+    return next((pair for pair in bounds if value is not None and pair[0] <= value <= pair[1]), None)
+
+
+def mean_bounds(found: Range, bounds: Collection[QuantileBounds]) -> QuantileBounds | None:
+    """Return between what the mean of quantiles lies; None if the digits of the least and most are sure."""
+    least, most = (bounds_of_value(value, bounds) for value in (found.least, found.most))
+    if least is None and most is None:
+        return None
+    return (found.least if least is None else least[0], found.most if most is None else most[1])
 
 
 def _bounds_text(bounds: QuantileBounds) -> str:
@@ -862,8 +879,8 @@ PLOTS = (
     PlotOf("Generated", "tok/s", BACKEND, ("generation_tps",)),
     PlotOf("Running", "requests", BACKEND, ("running", "waiting"), "waiting"),
     PlotOf("KV cache in use", "%", BACKEND, ("kv_cache_percent",)),
-    PlotOf("TTFT p50", "s", BACKEND, ("ttft_p50_s", "ttft_p95_s"), "p95"),
-    PlotOf("ITL p50", "s", BACKEND, ("itl_p50_s", "itl_p95_s"), "p95"),
+    PlotOf("TTFT mean", "s", BACKEND, ("ttft_mean_s", "ttft_p95_s"), "p95"),
+    PlotOf("ITL mean", "s", BACKEND, ("itl_mean_s", "itl_p95_s"), "p95"),
     PlotOf("GPU in use", "%", NODE, ("gpu_percent",)),
     PlotOf("Memory left", "GiB", NODE, ("headroom_gib",)),
     PlotOf("GPU power", "W", NODE, ("power_w",)),

@@ -54,6 +54,7 @@ from sparktop.moments.moment import (
     SeriesKey,
     Spell,
     TimedValues,
+    bounds_of_value,
     figure_texts,
 )
 from sparktop.panels.group.panel import limit_text, value_text
@@ -700,17 +701,20 @@ def _time_plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[Time
     names_shown = [""] if of.kind == ALL else [view.name for view in views]
     other_names = (name for kind, name, field in moment.series if kind == of.kind and field in of.fields)
     names = list(dict.fromkeys([*names_shown, *other_names]))
-    lines = [
-        TimeLine(
-            name or _OF_ALL,
-            number,
-            _curve_points(moment, (of.kind, name, field), start),
-            second=field != of.fields[0],
-        )
-        for number, name in enumerate(names)
-        for field in of.fields
-    ]
-    lines = [line for line in lines if line.points]
+    lines: list[TimeLine] = []
+    for number, name in enumerate(names):
+        for field in of.fields:
+            key = (of.kind, name, field)
+            points = _curve_points(moment, key, start)
+            for is_band in (False, True) if key in moment.bounds else (None,):
+                shown = [
+                    None if point is None or is_band is (point.low == point.high) else point
+                    for point in points
+                ]
+                lines.append(
+                    TimeLine(name or _OF_ALL, number, shown, field != of.fields[0], is_band=bool(is_band))
+                )
+    lines = [line for line in lines if line.known]
     inside = tuple(mark for mark in marks if start.timestamp() <= mark.at <= moment.end.timestamp())
     plot = TimePlot(of.title, of.unit, tuple(lines), start, moment.end, inside, of.dashed)
     return _plot_in_ms(plot) if of.unit == "s" else plot
@@ -720,8 +724,10 @@ def _curve_points(moment: Moment, key: tuple[str, str, str], start: datetime) ->
     """Return the points of the series `key` since `start`; None marks a gap in the curve.
 
     There is a gap where a value is unknown or two values are too far apart. Empty if no value is known.
+    A quantile of which no digit is sure has the range between its bounds.
     """
     values, ranges = moment.series.get(key, ()), moment.ranges.get(key)
+    bounds = sorted(moment.bounds.get(key, ()))
     apart_s = _longest_step_s(values) if ranges is None else _MINUTES_APART_S
     points: list[TimePoint | None] = []
     before = None
@@ -732,7 +738,8 @@ def _curve_points(moment: Moment, key: tuple[str, str, str], start: datetime) ->
         if is_gap and points and points[-1] is not None:
             points.append(None)
         if value is not None:
-            low, high = (value, value) if ranges is None else ranges[number]
+            between = bounds_of_value(value, bounds) if ranges is None else ranges[number]
+            low, high = between or (value, value)
             points.append(TimePoint(at, value, low, high))
         before = at
     return points if any(points) else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from math import inf
 from pathlib import Path
 from random import Random
 
@@ -288,6 +289,24 @@ def test_figures_that_moved_are_compared_and_scatter_is_not() -> None:
     assert (moved.subject, moved.before, moved.after, round(moved.share, 2)) == ("a", "100", "40", -0.6)
     text = moment_report(replace(moment(), series=series), "md", at=at(300))
     assert "Generated tok/s of `a` 100 → 40 (−60 %)" in text
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        (0.4, []),
+        (0.9, ["TTFT p50 of a 250 to 500 ms → 900 ms (at least +80 %)"]),
+        (0.1, ["TTFT p50 of a 250 to 500 ms → 100 ms (at least −60 %)"]),
+        (6.0, ["TTFT p50 of a 250 to 500 ms → > 5.00 s (at least +900 %)"]),
+    ],
+)
+def test_quantiles_between_bounds_change_by_what_their_bounds_prove(after: float, words: list[str]) -> None:
+    """Estimates within one bucket may be the same; others are at least as far apart as their bounds."""
+    key = (BACKEND, "a", "ttft_p50_s")
+    points = [(at(240 + second).timestamp(), 0.3 if second < 60 else after) for second in range(120)]
+    bounds = {key: frozenset({(0.25, 0.5), (5.0, inf)})}
+    changes = compare_minutes(replace(moment(), series={key: points}, bounds=bounds), at(300)).changes
+    assert [change.words("a") for change in changes] == words
 
 
 def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> None:

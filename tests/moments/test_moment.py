@@ -27,7 +27,7 @@ from sparktop.moments.moment import (
     moment_of,
     read_moment,
 )
-from sparktop.moments.report import moment_report
+from sparktop.moments.report import moment_report, time_plots
 from sparktop.recording.past import Past
 from sparktop.recording.player import Player, Recording, Span
 from sparktop.recording.recorder import Recorder
@@ -264,5 +264,14 @@ def test_quantiles_of_wide_buckets_have_their_bounds(recorded: Recorded) -> None
         "< 100 ms",
         "> 20 s",
     )
-    row = next(row for row in moment_report(recorded.moment(), "md").splitlines() if "TTFT p50" in row)
+    moment = recorded.moment()
+    row = next(row for row in moment_report(moment, "md").splitlines() if "TTFT p50" in row)
     assert "100 to 250 ms | 100 to 500 ms | 250 to 500 ms" in row
+    assert figures(moment, BACKEND, "spark-b")["ttft_mean_s"][-1] == moment.shown.backends[1].ttft.mean_s
+    (plot,) = (plot for plot in time_plots(moment) if plot.title == "TTFT mean")
+    bands = [line for line in plot.lines if line.is_band]
+    assert bands
+    met = moment.bounds[BACKEND, "spark-b", "ttft_p95_s"]
+    edges = {(point.low / 1000, point.high / 1000) for point in bands[-1].known}
+    assert {(round(low, 6), round(high, 6)) for low, high in edges} <= met
+    assert "bands: p95 between its bounds" in moment_report(moment, "html")

@@ -289,7 +289,10 @@ _MINUTE_S, _DAY_S = 60, 86_400
 
 
 class TimePoint(NamedTuple):
-    """A value at a time (Unix seconds); if it is a mean, `low` and `high` are the range of its values."""
+    """A value at a time (Unix seconds); if it is a mean, `low` and `high` are the range of its values.
+
+    If no digit of it is sure, they are its bounds; `high` is infinite where none is known.
+    """
 
     at: float
     value: float
@@ -310,6 +313,8 @@ class TimeLine(Struct, frozen=True):
     points: Points
     second: bool = False
     """Whether the curve is dashed and has no name, because another curve of the same name has it."""
+    is_band: bool = False
+    """Whether only the bounds of the values are known: there is a band without a curve."""
 
     @property
     def known(self) -> list[TimePoint]:
@@ -347,7 +352,8 @@ class TimePlot(Struct, frozen=True):
     @property
     def top(self) -> float:
         """The upper end of the vertical axis: 100 for percentages, else a round number."""
-        highest = max((point.high for line in self.lines for point in line.known), default=0.0)
+        points = [point for line in self.lines for point in line.known]
+        highest = max((edge for point in points for edge in point[2:] if math.isfinite(edge)), default=0.0)
         return nice_ceiling(highest, 100.0 if self.unit == "%" else 1.0)
 
 
@@ -436,9 +442,11 @@ def time_drawing(plot: TimePlot) -> Drawing:
 
 
 def _subtitle_parts(plot: TimePlot, lines: Sequence[TimeLine], left_out: int) -> Iterator[str]:
-    if any(line.second for line in lines):
+    if any(line.second and not line.is_band for line in lines):
         yield f"dashed: {plot.dashed}"
-    if any(point.high > point.low for line in lines for point in line.known):
+    if any(line.is_band for line in lines):
+        yield f"bands: {plot.dashed} between its bounds"
+    elif any(point.high > point.low for line in lines for point in line.known):
         yield "bands: smallest to largest"
     if left_out:
         yield f"{left_out} more in the tables"
@@ -462,8 +470,10 @@ def _curve_svg(line: TimeLine, frame: Frame) -> Iterator[str]:
         for run in runs
         if len(run) > 1 and any(point.high > point.low for point in run)
     ]
-    if bands and not line.second:
+    if bands and (line.is_band or not line.second):
         yield svg.element("path", d="".join(f"{_path_data(band)}z" for band in bands), class_="band")
+    if line.is_band:
+        return
     curves = [[(frame.x(point.at), frame.y(point.value)) for point in run] for run in runs if len(run) > 1]
     if curves:
         yield svg.element(
@@ -503,4 +513,6 @@ def _line_description(line: TimeLine, plot: TimePlot) -> str:
     points = line.known
     low, mean, high = min(p.low for p in points), _mean_point(points).value, max(p.high for p in points)
     line_name = f"{clean(line.name)}{f', {plot.dashed}' if line.second else ''}"
+    if line.is_band:
+        return f"{line_name}: between {tick(low)} and {tick(high) if math.isfinite(high) else 'more'}"
     return f"{line_name}: {tick(low)} to {tick(high)}, {tick(mean)} on average"
