@@ -262,7 +262,8 @@ def ask_first(plan: Plan, watch: Watch, *, is_sure: bool) -> Snapshot:
     snapshot = asyncio.run(_poll_once(watch))
     if plan.capacity is None and (reason := beyond_all_contexts(plan, snapshot)) is not None:
         raise UsageError(f"nothing can be measured: {reason}")
-    if lines := others_load(plan, snapshot, announced_loads()):
+    # The load of simulated servers is the demo's own, which pauses meanwhile.
+    if lines := others_load(plan, None if snapshot.simulated else snapshot, announced_loads()):
         others = f"{'; '.join(clean(line, 200) for line in lines)}: others' load distorts the figures"
         if is_sure or not can_ask:
             tell(others)
