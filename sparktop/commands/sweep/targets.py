@@ -28,7 +28,7 @@ from sparktop.sources.router import RouterSource
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.watched_targets import engine_target, others_load, router_target, strangers
-from sparktop.sweep.run.preparation import beyond_all_contexts
+from sparktop.sweep.run.preparation import beyond_contexts
 from sparktop.watch.discovery import discover, parse_target, shortened_message
 from sparktop.watch.monitor import Monitor
 from sparktop.watch.state_files import announced_loads
@@ -260,7 +260,8 @@ def ask_first(plan: Plan, watch: Watch, *, is_sure: bool) -> Snapshot:
         if not can_ask:
             raise UsageError(f"{parts[0]}; say --yes to put load on it")
     snapshot = asyncio.run(_poll_once(watch))
-    if plan.capacity is None and (reason := beyond_all_contexts(plan, snapshot)) is not None:
+    reason, is_all = beyond_contexts(plan, snapshot)
+    if plan.capacity is None and is_all:
         raise UsageError(f"nothing can be measured: {reason}")
     # The load of simulated servers is the demo's own, which pauses meanwhile.
     if lines := others_load(plan, None if snapshot.simulated else snapshot, announced_loads()):

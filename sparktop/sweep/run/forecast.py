@@ -23,6 +23,7 @@ from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
 from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.open_loop import ramp_s, tail_s
+from sparktop.sweep.run.preparation import beyond_contexts
 from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
 from sparktop.sweep.run.server_side import watched_slots
@@ -307,6 +308,8 @@ class Forecast(Struct, frozen=True):
     """Highest concurrency to which the sweep goes on while the token rate rises; None if it does not."""
     fills_slots: bool = False
     """Whether that is as many requests as the servers run at once."""
+    refused: str = ""
+    """Which lengths the servers will refuse, see `beyond_contexts`; they are in the other figures."""
 
 
 def forecast(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | None = None) -> Forecast:
@@ -348,6 +351,7 @@ def forecast(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | No
         at_least=plan.searches or plan.more_runs or bool(limits),
         most_concurrency=highest,
         fills_slots=highest is not None and highest < (plan.climb_to or 0),  # else the plan sets the limit
+        refused="" if snapshot is None else beyond_contexts(plan, snapshot)[0],
     )
 
 
@@ -421,7 +425,7 @@ def pieces(expected: Forecast) -> tuple[str, str, str]:
     tokens = "how many tokens is not known before"
     if expected.prompt_tokens is not None and expected.output_tokens is not None:
         tokens = f"{expected.prompt_tokens:,} prompt and {expected.output_tokens:,} output tokens"
-    return f"{requests}{warm}", tokens, _time_words(expected)
+    return f"{requests}{warm}", tokens, "; ".join(filter(None, (_time_words(expected), expected.refused)))
 
 
 def _time_words(expected: Forecast) -> str:

@@ -360,11 +360,12 @@ LEAST_APART = 16
 `ENOUGH_SHARE` of the shortest refused length if that is less."""
 
 
-def beyond_context(plan: Plan, length: int, views: Iterable[BackendView]) -> str | None:
+def beyond_context(plan: Plan, length: int, views: Iterable[BackendView], depth: int = 0) -> str | None:
     """Return why prompts of `length` tokens with the answers of a plan exceed the context of a server.
 
-    The same for the first call of conversations, if these are sent. Return None if no server reports a
-    context length that is exceeded. The lengths of the user's own prompts are not known.
+    They come after `depth` tokens. The same for the first call of conversations, if these are sent. Return
+    None if no server reports a context length that is exceeded. The lengths of the user's own prompts are not
+    known.
     """
     conversations, output_tokens = plan.conversations, plan.tg
     length = length if plan.prompts is None else 0
@@ -378,22 +379,32 @@ def beyond_context(plan: Plan, length: int, views: Iterable[BackendView]) -> str
                 f"{conversations.name} begins with about {start:,} (workloads that fit: "
                 f"{', '.join(fitting) or 'none'})"
             )
-        if view.max_model_len is not None and length + output_tokens > view.max_model_len:
+        needed = depth + length + output_tokens
+        if view.max_model_len is not None and needed > view.max_model_len:
+            before = f"depth {depth:,}, " if depth else ""
             return (
                 f"{view.name} takes at most {view.max_model_len:,} tokens a request; "
-                f"pp {length:,} and tg {output_tokens:,} need {length + output_tokens:,}"
+                f"{before}pp {length:,} and tg {output_tokens:,} need {needed:,}"
             )
     return None
 
 
-def beyond_all_contexts(plan: Plan, snapshot: Snapshot) -> str | None:
-    """Return why no target takes any of a plan's prompt lengths, by what its servers report; else None."""
+def beyond_contexts(plan: Plan, snapshot: Snapshot) -> tuple[str, bool]:
+    """Return (which lengths targets will refuse, by what their servers report; whether these are all).
+
+    It is ("", False) if none is known, and where the largest length that fits is searched for.
+    """
     reasons = [
-        beyond_context(plan, length, _server_views(target, snapshot))
+        beyond_context(plan, length, _server_views(target, snapshot), depth)
         for target in plan.targets
+        for depth in ((0,) if plan.whole else plan.depths or (0,))
         for length in plan.lengths
     ]
-    return None if plan.longest or None in reasons else next(iter(reasons), None)
+    known = [reason for reason in reasons if reason is not None]
+    if plan.longest or not known:
+        return "", False
+    count = f"{len(known)} of {len(reasons)} lengths will be refused: " if len(known) < len(reasons) else ""
+    return count + known[0], not count
 
 
 def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -29,8 +30,9 @@ from sparktop.sweep.plan.conversations import ConversationPreset, Draw
 from sparktop.sweep.plan.plan import Capacity, Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, drift_of
+from sparktop.sweep.run.forecast import forecast, pieces, plan_line
 from sparktop.sweep.run.judgement import LoadVerdict, judge
-from sparktop.sweep.run.preparation import beyond_all_contexts, beyond_context
+from sparktop.sweep.run.preparation import beyond_context, beyond_contexts
 from sparktop.sweep.run.progress import Notice, ResultChanged, SweepEvent
 from sparktop.sweep.run.result_builder import capacity_result
 from sparktop.sweep.run.search import CapacitySearch
@@ -118,18 +120,38 @@ TARGETS = (SweepTarget("spark-a", "http://127.0.0.1:1"),)
 
 
 @pytest.mark.parametrize(
-    ("lengths", "longest", "refused"),
-    [((9000,), False, True), ((9000, 64), False, False), ((9000,), True, False)],
+    ("settings", "refused", "is_all"),
+    [
+        ({"prompt_lengths": (9000,)}, "{}pp 9,000 and tg 64 need 9,064", True),
+        (
+            {"prompt_lengths": (9000, 64)},
+            "1 of 2 lengths will be refused: {}pp 9,000 and tg 64 need 9,064",
+            False,
+        ),
+        ({"prompt_lengths": (9000,), "longest": True}, "", False),
+        ({"prompt_lengths": (128,)}, "", False),
+        (
+            {"pp": 2048, "tg": 128, "depths": (0, 4096, 8192)},
+            "2 of 3 lengths will be refused: {}depth 4,096, pp 2,048 and tg 128 need 6,272",
+            False,
+        ),
+        ({"prompt_lengths": (4000,), "depths": (0, 3000), "whole": True}, "", False),
+    ],
 )
-def test_a_plan_of_which_no_server_takes_a_prompt_is_known_before(
-    lengths: tuple[int, ...], *, longest: bool, refused: bool
+def test_what_no_server_takes_is_known_before(
+    settings: dict[str, Any], refused: str, *, is_all: bool
 ) -> None:
-    """By what the servers reported; not where one length fits, or the longest that does is searched for."""
-    plan = Plan(TARGETS, prompt_lengths=lengths, longest=longest)
+    """By what the servers reported; not where the longest length that fits is searched for.
+
+    The line of a plan and the editor say the same.
+    """
+    plan = Plan(TARGETS, **settings)
     view = BackendView("spark-a", "http://127.0.0.1:1", "g", max_model_len=4_096)
-    assert (
-        beyond_all_contexts(plan, Snapshot(datetime.now(UTC), 1.0, 1.0, 2.0, backends=(view,))) is not None
-    ) == refused
+    snapshot = Snapshot(datetime.now(UTC), 1.0, 1.0, 2.0, backends=(view,))
+    words = refused.format("spark-a takes at most 4,096 tokens a request; ")
+    assert beyond_contexts(plan, snapshot) == (words, is_all)
+    for said in (plan_line(plan, (), snapshot), pieces(forecast(plan, (), snapshot))[2]):
+        assert said.endswith(f"; {words}" if words else ")")
 
 
 def test_what_the_user_chose_stays() -> None:
