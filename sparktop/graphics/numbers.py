@@ -277,6 +277,8 @@ def age(seconds: float | None) -> str:
 
 _HOURS_FROM_S = 5400
 """From here on, the upper end of a range is written with hours."""
+_FAR_APART, _LEAST_LOW_S = 4, 10
+"""Ratio of the ends of a range above which they are far apart, and the step of a lower end below a minute."""
 
 
 def duration_words(seconds: float | None) -> str:
@@ -295,23 +297,21 @@ def duration_words(seconds: float | None) -> str:
 def range_words(least_s: float, most_s: float) -> str:
     """Format a range of durations, rounded outwards: "20 to 35 s", "40 s to 2 min", "2 to 4 min".
 
-    Return a single duration if both ends round to the same one.
+    Return a single duration if both ends round to the same one. Ends that are far apart say nothing: then it
+    is their geometric mean, "about 4 min".
     """
-    if most_s <= _MINUTE_S:
-        low, high = max(0, math.floor(least_s / 5) * 5), max(5, math.ceil(most_s / 5) * 5)
-        if low == high:
-            return duration_words(high)
-        return f"{low} to {high} s" if low else f"up to {high} s"
-    if most_s < _HOURS_FROM_S:
-        high = math.ceil(most_s / _MINUTE_S)
-        if least_s < _MINUTE_S:
-            low = math.floor(least_s / 10) * 10
-            return f"{low} s to {high} min" if low else f"up to {high} min"
-        low = math.floor(least_s / _MINUTE_S)
-        return f"{low} to {high} min" if low < high else f"{high} min"
-    step_s = 600
-    low_s, high_s = math.floor(least_s / step_s) * step_s, math.ceil(most_s / step_s) * step_s
-    low_words, high_words = duration_words(low_s), duration_words(high_s)
-    if not low_s:
-        return f"up to {high_words}"
-    return high_words if low_words == high_words else f"{low_words} to {high_words}"
+    if most_s > _MINUTE_S and most_s > _FAR_APART * least_s >= _FAR_APART * _LEAST_LOW_S:
+        middle_s = math.sqrt(least_s * most_s)
+        step_s = _LEAST_LOW_S if middle_s < _MINUTE_S else _MINUTE_S
+        return f"about {duration_words(step_s * round(middle_s / step_s))}"
+    step_s = low_step_s = 5
+    if most_s > _MINUTE_S:
+        step_s = low_step_s = _MINUTE_S if most_s < _HOURS_FROM_S else _LEAST_LOW_S * _MINUTE_S
+        low_step_s = _LEAST_LOW_S if least_s < _MINUTE_S else step_s
+    low_s = math.floor(least_s / low_step_s) * low_step_s
+    high = duration_words(max(step_s, math.ceil(most_s / step_s) * step_s))
+    low = duration_words(low_s)
+    if low == high or not low_s:
+        return high if low_s else f"up to {high}"
+    is_one_unit = low.split()[1:] == high.split()[1:]
+    return f"{low.split()[0] if is_one_unit else low} to {high}"

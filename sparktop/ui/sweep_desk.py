@@ -91,9 +91,9 @@ class Host(Protocol):
 
 
 def _levels_words(plan: Plan, most: int | None) -> str:
-    """Return the levels of a plan in words: ", 1 to 4 requests at once".
+    """Return the levels of a plan in words: ", 1 to 4 requests at once, then up to 64 while tok/s rise".
 
-    If it may go on to `most`, they are ", from 1 up to 64 requests at once".
+    It may go on to `most`, None: it does not.
     """
     if plan.texts:
         return f", {', '.join(plan.texts)}"
@@ -101,10 +101,9 @@ def _levels_words(plan: Plan, most: int | None) -> str:
         return ""
     first, last = plan.axis[0].words, plan.axis[-1].words
     levels = first if first == last else f"{first} to {last}"
-    if most is not None:
-        levels = f"from {first} up to {most}"
     amount = plan.axis[0].kind.amount
-    return f", {levels} {amount.replace('ts', 't') if levels == '1' else amount}"
+    further = "" if most is None else f", then up to {most} while tok/s rise"
+    return f", {levels} {amount.replace('ts', 't') if levels == '1' else amount}{further}"
 
 
 def _question(plan: Plan, snapshot: Snapshot | None) -> str:
@@ -117,7 +116,7 @@ def _question(plan: Plan, snapshot: Snapshot | None) -> str:
     expected = forecast(plan, (), snapshot)
     words = f"Put load on {names_in_words([target.name for target in plan.targets])}"
     if plan.capacity is None:
-        words += _levels_words(plan, expected.most_concurrency)
+        words += _levels_words(plan, max(expected.higher, default=None))
     else:
         words += f" to find the most {plan.capacity.kind.amount}"
     time = expected.time

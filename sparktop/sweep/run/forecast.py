@@ -304,10 +304,10 @@ class Forecast(Struct, frozen=True):
     at_least: bool = False
     """True if all values are minimums: an SLO search may measure more levels than the plan has, and a sweep
     that goes on to higher concurrencies, or that adds runs to short levels, may send more requests."""
-    most_concurrency: int | None = None
-    """Highest concurrency to which the sweep goes on while the token rate rises; None if it does not."""
+    higher: tuple[int, ...] = ()
+    """Concurrencies to which the sweep goes on, one after the other, while the token rate rises."""
     fills_slots: bool = False
-    """Whether that is as many requests as the servers run at once."""
+    """Whether the last of them is as many requests as the servers run at once."""
     refused: str = ""
     """Which lengths the servers will refuse, see `beyond_contexts`; they are in the other figures."""
 
@@ -349,7 +349,7 @@ def forecast(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | No
         prompt_tokens=None if count is None else prompts,
         output_tokens=None if count is None else (count + contexts) * plan.tg,
         at_least=plan.searches or plan.more_runs or bool(limits),
-        most_concurrency=highest,
+        higher=() if highest is None else tuple(doublings(max(plan.concurrency), highest)),
         fills_slots=highest is not None and highest < (plan.climb_to or 0),  # else the plan sets the limit
         refused="" if snapshot is None else beyond_contexts(plan, snapshot)[0],
     )
@@ -405,7 +405,7 @@ def _duration_source(plan: Plan, earlier: Mapping[str, EarlierSweep | None]) -> 
     unknown = [name for name, sweep in earlier.items() if sweep is None]
     if unknown:
         of = f" of {clean(names_in_words(unknown), 80)}" if len(unknown) < len(plan.targets) else ""
-        return f"rough: no earlier sweep{of} with these settings"
+        return f"not known yet: no earlier sweep{of} with these settings"
     sweeps = {name: sweep for name, sweep in earlier.items() if sweep is not None}
     is_same = all(set(plan.levels(name)) <= sweep.run_s.keys() for name, sweep in sweeps.items())
     times = sorted({sweep.started_at for sweep in sweeps.values()})
@@ -431,10 +431,10 @@ def pieces(expected: Forecast) -> tuple[str, str, str]:
 def _time_words(expected: Forecast) -> str:
     if expected.time is None:
         return f"duration {expected.why}"
-    more = expected.most_concurrency
-    further = (
-        "" if more is None else f", then up to c = {more}{' (all slots)' if expected.fills_slots else ''}"
-    )
+    further = ""
+    if expected.higher:
+        higher = f"{', '.join(map(str, expected.higher))}{' (all slots)' if expected.fills_slots else ''}"
+        further = f", then c = {higher} while tok/s rise"
     time = range_words(expected.time.least_s, expected.time.most_s)
     levels = f"{expected.levels} level{'' if expected.levels == 1 else 's'}"
     return f"{levels}{further}, in {time} ({expected.why})"
@@ -445,11 +445,11 @@ def plan_line(plan: Plan, earlier: Sequence[SweepResult] = (), snapshot: Snapsho
     expected = forecast(plan, earlier, snapshot)
     if plan.trace is not None:
         return "; ".join((_replay_words(plan.trace), *pieces(expected)[1:]))
-    words = (_axis_words(plan, expected.most_concurrency), *plan_result(plan).request_words)
+    words = (_axis_words(plan), *plan_result(plan).request_words)
     return f"{', '.join(words)}: {'; '.join(pieces(expected))}"
 
 
-def _axis_words(plan: Plan, more: int | None) -> str:
+def _axis_words(plan: Plan) -> str:
     """Return the levels of a plan: "c = 1, 4", "0.5, 1 requests/s (poisson)"."""
     if plan.search_rate:
         return (
@@ -460,9 +460,7 @@ def _axis_words(plan: Plan, more: int | None) -> str:
         case LoadKind.RATE:
             return f"{levels} requests/s ({plan.arrivals})"
         case LoadKind.CONCURRENCY:
-            return f"c = {levels} requests at once" + (
-                "" if more is None else f", then up to {more} while tok/s rise"
-            )
+            return f"c = {levels} requests at once"
         case kind:
             workload = "" if plan.conversations is None else f" (workload {plan.conversations.name})"
             return f"{levels} {kind.value}{workload}"

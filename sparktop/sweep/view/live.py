@@ -71,7 +71,7 @@ def countdown_of(
         plan_words=plan_words,
         targets=tuple(f"{target.name} ({target.kind.value})" for target in plan.targets),
         levels=plan.axis,
-        climb_to=expected.most_concurrency,
+        climb_to=max(expected.higher, default=None),
         requests=expected.requests,
         at_least=expected.at_least,
         warm_ups=expected.warm_ups,
@@ -239,7 +239,7 @@ class LiveView:
             elapsed_s=max(0.0, at - self._began),
             left=self._time_left(at),
             simulated=self._results_view.simulated or self._is_simulated,
-            moment=None if over else self._moment(at),
+            moment=None if over or early else self._moment(at),
         )
 
     def evidence(self, key: Level, now: float | None = None) -> LevelEvidence | None:
@@ -347,8 +347,8 @@ class LiveView:
         if phase.target is None:
             return phase.phase.value
         if phase.level is None:
-            trials = " with trial requests" if phase.phase is SweepPhase.PREPARING else ""
-            return f"{phase.phase.value} {phase.target}{trials}"
+            waits = ": waits for the answers to trial requests" if phase.phase is SweepPhase.PREPARING else ""
+            return f"{phase.phase.value} {phase.target}{waits}"
         where = f"{phase.target}, {phase.level.label}"
         if len(self._plan.lengths) > 1:
             where += f", {phase.level.pp:,} prompt tokens"

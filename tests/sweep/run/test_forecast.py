@@ -53,15 +53,14 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     """The upper end of the time has the levels up to the limit, which is that of the server's slots."""
     plan = replace(PLAN, climb_to=8)
     found, plain = forecast(plan, [swept()]), forecast(PLAN, [swept()])
-    assert (found.most_concurrency, found.at_least) == (8, True)
+    assert (found.higher, found.at_least) == ((4, 8), True)
     assert known(found.time).least_s == known(plain.time).least_s
     assert known(found.time).most_s > known(plain.time).most_s
     assert re.fullmatch(
-        r"2 levels, then up to c = 8, in [^(]+ \(estimated from your sweep of .*\)", pieces(found)[2]
+        r"2 levels, then c = 4, 8 while tok/s rise, in [^(]+ \(estimated from your sweep of .*\)",
+        pieces(found)[2],
     )
-    assert plan_line(plan).startswith(
-        "c = 1, 2 requests at once, then up to 8 while tok/s rise: at least 9 requests and "
-    )
+    assert plan_line(plan).startswith("c = 1, 2 requests at once: at least 9 requests and ")
     assert forecast(replace(PLAN, climb_to=2), [swept()]) == plain
     wide = [
         swept(*map(made_level, (1, 2, 4, 8)))
@@ -72,10 +71,12 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     assert wide_time.most_s > its_levels.most_s
     full = swept()
     full = full.with_target(full.targets[0].model_copy(update={"slots": 4}))
-    assert pieces(forecast(plan, [full]))[2].startswith("2 levels, then up to c = 4 (all slots), in ")
+    assert pieces(forecast(plan, [full]))[2].startswith(
+        "2 levels, then c = 4 (all slots) while tok/s rise, in "
+    )
     seen = Store(Watch(backends=(BackendTarget("a", A.url),))).snapshot()
     seen = replace(seen, backends=(replace(seen.backends[0], slots=4),))
-    assert "then up to 4 while tok/s rise" in plan_line(plan, (), seen)
+    assert "then c = 4 (all slots) while tok/s rise" in plan_line(plan, (), seen)
 
 
 SLOW = made_level(4, step=1.0)
@@ -110,7 +111,7 @@ def test_a_sweep_is_foretold_from_an_earlier_one(
 
 def test_another_server_or_model_tells_nothing() -> None:
     """A target is its address and, if one is requested, its model; nor does a level that went otherwise."""
-    none = "rough: no earlier sweep"
+    none = "not known yet: no earlier sweep"
     for target, is_known in ((replace(A, name="new"), True), (replace(A, model="m"), True)):
         found = forecast(replace(PLAN, targets=(target,)), [swept()])
         assert found.why.startswith("estimated from") is is_known

@@ -75,7 +75,7 @@ def played() -> PlayedSweep:
 def test_a_running_level_tells_how_far_it_is(played: PlayedSweep) -> None:
     """After one of three runs and half of the second a level is between a third and two thirds."""
     played.view.take(PhaseChanged(SweepPhase.PREPARING, "proxy"))
-    assert played.view.view().words == "preparing proxy with trial requests"
+    assert played.view.view().words == "preparing proxy: waits for the answers to trial requests"
     played.level("spark-a", 2, runs=1)
     played.run("spark-a", 2, 1, upto_s=1.0)
     view = played.view.view()

@@ -205,7 +205,9 @@ async def test_the_question_has_the_highest_level_of_the_countdown(stage: SweepS
         await stage.press("n")
         stage.app.desk.start_preset(1, None)
         await stage.pilot.pause()
-        asked = re.search(r"from 1 up to (\d+) requests at once", str(stage.top().query_one(Static).content))
+        asked = re.search(
+            r"1 to 4 requests at once, then up to (\d+) while", str(stage.top().query_one(Static).content)
+        )
         await stage.press("y")
         told = re.search(r"may go on to c = (\d+)", stage.text)
         assert asked is not None
