@@ -104,7 +104,7 @@ async def test_json_is_all_there_is_on_standard_output(command: Command) -> None
         ((path, kept),) = stored_sweeps(command.folder).items()
         _, _, again = await command.run(*words)
     assert code == 0, err
-    assert ("no earlier sweep with" in err, "estimated from your sweep of" in again) == (True, True)
+    assert ("nothing like it was measured" in err, "estimated from your sweep of" in again) == (True, True)
     told = json.loads(out)
     assert (told["schema"], told["status"], told["plan"]["seed"]) == ("sparktop.sweep/1", "done", 7)
     assert [one["name"] for one in told["targets"]] == ["solo"]

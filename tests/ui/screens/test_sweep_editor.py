@@ -132,7 +132,7 @@ LABELLED = (
     *(
         "63 requests and 21 to warm up",
         "8,064 prompt and 4,032",
-        "no earlier sweep",
+        "while tok/s rise, in ",
         "[ start ] [ cancel ]",
     ),
 )
