@@ -6,7 +6,6 @@ needs two points.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -198,9 +197,8 @@ class _PlotPlaces(Struct, frozen=True):
 
     axis: PlotAxis
     grid: DotGrid
-    top: float
-    bottom: float = 0.0
-    """Value at the lower end of the scale; above 0 the scale is logarithmic, at 0 linear."""
+    scale: PlotAxis
+    """The vertical axis, from its lower end: above 0 it is logarithmic, at 0 linear."""
 
     def x(self, concurrency: float) -> int:
         """Return the index of the dot column for a concurrency; outside the plot, the nearest one."""
@@ -210,11 +208,7 @@ class _PlotPlaces(Struct, frozen=True):
     def y(self, value: float) -> int:
         """Return the index of the dot row for a value, from the bottom; outside the plot, the nearest one."""
         highest = self.grid.dot_rows - 1
-        if self.bottom <= 0:
-            share = value / self.top
-        else:
-            share = math.log(max(value, self.bottom) / self.bottom) / math.log(self.top / self.bottom)
-        return min(highest, max(0, round(share * highest)))
+        return min(highest, max(0, round(self.scale.place(value) * highest)))
 
 
 def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
@@ -224,7 +218,9 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     beside = _names_width(plot, width)
     values, cells = [point.value for point in points], max(4, width - _EDGE - beside)
     grid = DotGrid(cells, plot_height)
-    place = _PlotPlaces(_axis_of_points(values, cells), grid, *plot_ends(plot))
+    top, bottom = plot_ends(plot)
+    scale = PlotAxis(bottom, top, plot_height, ratios=bottom > 0)
+    place = _PlotPlaces(_axis_of_points(values, cells), grid, scale)
     for limit in plot.limits:
         _draw_limit(place, limit, _limit_layer(plot.place_of(limit)))
     sign = 1 if plot.more_is_better else -1
@@ -241,7 +237,7 @@ def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     ]
     below = centred_labels([(point.value, point.words) for point in points], place.axis)
     better = better_words(more=plot.more_is_better, mean=not plot.is_condition)
-    if place.bottom:
+    if bottom:
         better = f"log scale, {better}"
     rows = [
         heading(plot.heading, better, width),
@@ -292,14 +288,15 @@ def _scale_rows(plot_height: int, place: _PlotPlaces) -> list[Row]:
 
     On a logarithmic scale these are round values, as far as they do not touch one another.
     """
-    edges = {0: place.top, plot_height - 1: place.bottom}
-    if place.bottom:
+    top, bottom = place.scale.high, place.scale.low
+    edges = {0: top, plot_height - 1: bottom}
+    if bottom:
         for value in _ROUND:
             row = place.grid.row_of(place.y(value))
-            if place.bottom < value < place.top and all(abs(row - other) > 1 for other in edges):
+            if bottom < value < top and all(abs(row - other) > 1 for other in edges):
                 edges[row] = value
     elif plot_height % 2 and plot_height > 4:
-        edges[plot_height // 2] = place.top / 2
+        edges[plot_height // 2] = top / 2
     rows: list[Row] = []
     for row in range(plot_height):
         parts: Row = [label(numbers.tick(edges[row])), ("┤", "muted")] if row in edges else [("│", "muted")]
@@ -310,7 +307,7 @@ def _scale_rows(plot_height: int, place: _PlotPlaces) -> list[Row]:
 def _draw_limit(place: _PlotPlaces, limit: LimitLine, layer: int) -> None:
     """Draw a limit across the plot, or only near the concurrency for which it holds."""
     grid = place.grid
-    if limit.value <= place.top:
+    if limit.value <= place.scale.high:
         columns = range(grid.width)
         if limit.concurrency is not None:
             middle = place.x(limit.concurrency) // 2
@@ -328,7 +325,7 @@ def _draw_interval(place: _PlotPlaces, point: CurvePoint, index: int) -> None:
     top_row, bottom_row = grid.row_of(place.y(max(0.0, high))), grid.row_of(place.y(max(0.0, low)))
     if not top_row < middle < bottom_row:
         return  # an end in the letter's own cell has no place; in the next cell it would be a wider interval
-    ends = {top_row: "│" if high > place.top else "┬", bottom_row: "┴"}
+    ends = {top_row: "│" if high > place.scale.high else "┬", bottom_row: "┴"}
     if any(grid.char_at(column, row) not in {None, "┄"} for row in ends):
         return  # half an interval of each of two curves would be read as one
     for row in range(min(ends), max(ends) + 1):

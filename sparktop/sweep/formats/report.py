@@ -97,16 +97,14 @@ Facts = Mapping[str, Mapping[str, object]]
 
 
 def comparison_json(
-    comparison: ComparisonResult, series: Sequence[LevelSeries] = (), facts: Facts | None = None
+    comparison: ComparisonResult, series: Sequence[LevelSeries], facts: Facts | None = None
 ) -> str:
     """Return a comparison as JSON text, in the format of the key "comparison" of a result file.
 
-    If `series` are given, the JSON object also has the keys "series" and "facts" with the two arguments.
+    The JSON object also has the keys "series" and "facts" with the two arguments.
     """
     values = without_winners(comparison).model_dump(mode="json", by_alias=True)
-    if series:
-        values["series"] = [_series_json(a_series) for a_series in series]
-        values["facts"] = dict(facts or {})
+    values |= {"series": list(map(_series_json, series)), "facts": dict(facts or {})}
     return json.dumps(values, indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 

@@ -113,20 +113,10 @@ class LiveView:
     draw.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        *,
-        references: Sequence[Reference] = (),
-        clock: Callable[[], float] = monotonic,
-    ) -> None:
-        """Start the view of a sweep that begins now.
-
-        `clock` is the monotonic clock of events and snapshots. `references` are published tables to draw
-        beside the curves.
-        """
+    def __init__(self, plan: Plan, *, clock: Callable[[], float] = monotonic) -> None:
+        """Start the view of a sweep that begins now; `clock` is that of events and snapshots (monotonic)."""
         self._plan = plan
-        self._references = references
+        self._references: Sequence[Reference] = ()
         self._clock = clock
         self._began = clock()
         self._ended_at: float | None = None
@@ -242,15 +232,13 @@ class LiveView:
             moment=None if over or early else self._moment(at),
         )
 
-    def evidence(self, key: Level, now: float | None = None) -> LevelEvidence | None:
+    def evidence(self, key: Level) -> LevelEvidence | None:
         """Return the details of the level `key`, running or complete; None if it has not begun."""
         level = None if self._result is None else measured_level(self._result, key)
         # A measured level uses the values of its file, so that it is drawn the same when opened later.
         prefill_s = None if level is None else stored_prefill_s(level)
-        at = self._clock() if now is None else now
-        timelines = running_timelines(
-            key, self._bars.get(key, {}), at, prefill_s, self._only_server(key.target)
-        )
+        requests, server = self._bars.get(key, {}), self._only_server(key.target)
+        timelines = running_timelines(key, requests, self._clock(), prefill_s, server)
         if level is None and not timelines and key != self._current.key:
             return None
         row = next(
