@@ -96,6 +96,7 @@ def _tables(data: Mapping[str, object], key: str) -> Iterator[tuple[Path, Mappin
 
 
 def _names(data: Mapping[str, object], *keys: str) -> list[str]:
+    """Return the names of the tables under these keys."""
     names = [table.get("name") for key in keys for _, table in _tables(data, key)]
     return [name for name in names if isinstance(name, str)]
 
@@ -123,24 +124,32 @@ def _unknown_names(data: Mapping[str, object]) -> Iterator[Mistake]:
     for key, field, noun, homes in references:
         defined = _names(data, *homes)
         for path, table in _tables(data, key):
-            names = table.get(field)
-            items: Iterable[tuple[str | int, object]] = ()
-            if isinstance(names, list):
-                items = enumerate(names)
-            elif isinstance(names, dict):
-                items = ((name, name) for name in names) if field == "weights" else names.items()
-            for position, name in items:
+            for position, name in _positions_of_names(table.get(field), are_keys=field == "weights"):
                 if isinstance(name, str) and name not in defined:
                     near = did_you_mean(name, defined)
                     yield Mistake((*path, field, position), f"names no {noun}: {shown_value(name)}{near}")
 
 
+def _positions_of_names(value: object, *, are_keys: bool) -> Iterable[tuple[str | int, object]]:
+    """Return (index or key, name) of each name in a list or a table, whose keys may be the names."""
+    if isinstance(value, list):
+        return enumerate(value)
+    if isinstance(value, dict):
+        return zip(value, value if are_keys else value.values(), strict=True)
+    return ()
+
+
 def _wrong_access(data: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield a problem for each address of a node that its `via` needs, or that has no effect with it."""
-    unused = (("url", "agent", ("local", "ssh")), ("ssh", "ssh", ("local",)))
+    # (key, the `via` to which it belongs, those with which it has no effect)
+    keys = (
+        ("url", "agent", ("local", "ssh")),
+        ("ssh", "ssh", ("local",)),
+        ("ssh_bundle", "ssh", ("local", "agent")),
+    )
     for path, table in _tables(data, "nodes"):
         access = table.get("via", "local")
-        for key, via, others in (*unused, ("ssh_bundle", "ssh", ("local", "agent"))):
+        for key, via, others in keys:
             if key in table and access in others:
                 yield Mistake((*path, key), f"has no effect without via = '{via}'")
             elif key not in table and access == via and key != "ssh_bundle":
@@ -192,9 +201,8 @@ def _keys_beside_an_axis(data: Mapping[str, object]) -> Iterator[Mistake]:
 def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Mistake]:
     """Yield a problem for each key of the screen that cannot be used, of actions and of sweeps."""
     keys = data.get("keys")
-    given_keys = (
-        {name: key for name, key in keys.items() if isinstance(key, str)} if isinstance(keys, dict) else {}
-    )
+    items = keys.items() if isinstance(keys, dict) else ()
+    given_keys = {name: key for name, key in items if isinstance(key, str)}
     actions = [key.name for key in KEYS]
     for name in given_keys:
         if name not in actions:
@@ -204,7 +212,8 @@ def _faulty_screen_keys(data: Mapping[str, object]) -> Iterator[Mistake]:
     written_keys = [table.get("key") for _, table in tables]
     preset_keys = [key if isinstance(key, str) else None for key in written_keys]
     for place, message in wrong_keys(given_keys, preset_keys).items():
-        yield Mistake(("keys", place) if isinstance(place, str) else (*tables[place][0], "key"), message)
+        path = ("keys", place) if isinstance(place, str) else (*tables[place][0], "key")
+        yield Mistake(path, message)
 
 
 def _hook_without_program(data: Mapping[str, object]) -> Iterator[Mistake]:

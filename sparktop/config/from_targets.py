@@ -50,6 +50,7 @@ def toml_of_targets(targets: Sequence[Target], snapshot: Snapshot) -> str:
     """
     if not targets:
         raise ConfigError("nothing was found to write: name TARGETs")
+    machines = [target for target in targets if isinstance(target, NodeTarget) and target.scrape is None]
     servers = [target for target in targets if isinstance(target, BackendTarget) and target.scrape is None]
     nodes = {view.name: view for view in snapshot.nodes}
     backends = {view.name: view for view in snapshot.backends}
@@ -63,11 +64,7 @@ def toml_of_targets(targets: Sequence[Target], snapshot: Snapshot) -> str:
             unauthorized=FailureKind.UNAUTHORIZED,
             day=snapshot.taken_at.date().isoformat(),
             file_name=FILE_NAME,
-            machines=[
-                (target, _about_machine(nodes.get(target.name)))
-                for target in targets
-                if isinstance(target, NodeTarget) and target.scrape is None
-            ],
+            machines=[(machine, _about_machine(nodes.get(machine.name))) for machine in machines],
             unknown_hosts=dict.fromkeys(_host_of(server) for server in servers if not placed[server.name]),
             servers=[
                 (server, view := backends.get(server.name), _about_server(view), placed[server.name])
@@ -95,9 +92,8 @@ def without_router(targets: Sequence[Target]) -> str | None:
 
 def _machines_of(target: BackendTarget, view: BackendView | None, snapshot: Snapshot) -> tuple[str, ...]:
     """Return the machines of a backend: those of its target, else those on which a process of it runs."""
-    if target.nodes or (view is not None and view.nodes):
-        return target.nodes or (() if view is None else view.nodes)
-    return tuple(
+    nodes = target.nodes or (() if view is None else view.nodes)
+    return nodes or tuple(
         node.name
         for node in snapshot.nodes
         if any(process.backend == target.name for process in node.engine_processes)

@@ -258,10 +258,10 @@ def wrong_keys(keys: Mapping[str, str], presets: Sequence[str | None] = ()) -> d
     faults = {place: _fault_of(text) for place, text in given_keys.items()}
     wrong = {place: fault for place, fault in faults.items() if fault is not None}
     moved = {place: textual_key(text) or "" for place, text in given_keys.items() if place not in wrong}
-    yielding: dict[str | int, tuple[str, ...]] = {
+    without_keys: dict[str | int, tuple[str, ...]] = {
         key.name: () for key in KEYS if key.yields and not set(key.keys).isdisjoint(moved.values())
     }
-    owned = usual | yielding | {place: (key,) for place, key in moved.items()}
+    owned = usual | without_keys | {place: (key,) for place, key in moved.items()}
     for place, key in moved.items():
         for owner, owner_keys in owned.items():
             is_before = isinstance(owner, str) or (isinstance(place, int) and owner < place)
@@ -291,12 +291,12 @@ def keys_with(keys: Mapping[str, str]) -> tuple[Key, ...]:
 
     None of them has a fault.
     """
-    return without_yielded(
-        replace(key, keys=(textual_key(keys[key.name]) or "",), shown=keys[key.name], yields=False)
-        if key.name in keys
-        else key
+    moved = {
+        key.name: replace(key, keys=(textual_key(keys[key.name]) or "",), shown=keys[key.name], yields=False)
         for key in KEYS
-    )
+        if key.name in keys
+    }
+    return without_yielded(moved.get(key.name, key) for key in KEYS)
 
 
 def without_yielded(table: Iterable[Key]) -> tuple[Key, ...]:

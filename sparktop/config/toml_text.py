@@ -95,6 +95,7 @@ def _add_header(data: dict[str, Any], line: int, lines: dict[Path, int], tables:
 
 
 def _add_lines(path: Path, value: object, line: int, lines: dict[Path, int]) -> None:
+    """Record `line` for each key and list item in a value, whose path is `path`, that has no line yet."""
     items: Iterator[tuple[str | int, object]] = iter(())
     if isinstance(value, dict):
         items = iter(value.items())
@@ -195,12 +196,15 @@ def _section_lines(text: str, lines: Sequence[str], table: tuple[str, ...]) -> t
     The lines end with the last key: what follows is about the next table, or what the user took out. Of a
     text without keys above its tables they are the comment at its start.
     """
-    comment = next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))
-    first_line, end = (None, 0) if table else (0, comment)
+    first_line, end = None, 0
+    if not table:
+        after_comment = (index for index, line in enumerate(lines) if not line.startswith("#"))
+        first_line, end = 0, next(after_comment, len(lines))
     is_above, is_inside = True, not table
-    for first, last, data, is_header in _statements(text):
+    for statement_line, statement_end, data, is_header in _statements(text):
         if is_header:
             is_above, is_inside = False, list(data.items()) == [(name, {}) for name in table]
         if is_inside or (is_above and not data.keys().isdisjoint(table)):  # `table = {…}` or `table.key = …`
-            first_line, end = first if first_line is None else first_line, last
+            first_line = statement_line if first_line is None else first_line
+            end = statement_end
     return first_line, end

@@ -96,7 +96,7 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
             _absolute_path(name, path, env) or name for name in settings.get("target_files", ())
         ),
         prometheus=make_each(
-            PrometheusTarget, ({"name": "prometheus", **table} for table in settings.get("prometheus", ()))
+            PrometheusTarget, ({"name": "prometheus", **given} for given in settings.get("prometheus", ()))
         ),
         thresholds=StateThresholds(**table("thresholds")),
         node_thresholds=NodeThresholds(**table("alerts")),
@@ -139,7 +139,7 @@ def _with_tuples(value: Any) -> Any:  # noqa: ANN401 - any value of the file
 
 
 def _event_settings(table: Plain, path: Path, env: Mapping[str, str]) -> EventSettings:
-    """Return the settings in `one`, the table `[events]` of the file; the webhook's token comes from `env`.
+    """Return the settings in `table`, which is `[events]` of the file; the webhook's token comes from `env`.
 
     A hook program with a slash in its name is a path, relative to the folder of the configuration file
     `path`. Other programs are searched on the PATH when the hook runs.
@@ -169,6 +169,7 @@ def _sweep_spec(table: Plain, path: Path, env: Mapping[str, str]) -> SweepSpec:
 
 
 def _variable_value(variable: str | None, env: Mapping[str, str]) -> str | None:
+    """Return the value of a variable, of `PUBLIC_KEYS` if it is not set; None without a value."""
     return (env.get(variable) or PUBLIC_KEYS.get(variable)) if variable else None
 
 
@@ -201,11 +202,12 @@ def warnings_of(settings: Plain, path: Path, text: str, env: Mapping[str, str]) 
         for key, variable in table.items()
         if key.endswith("_env") and _variable_value(variable, env) is None
     ]
-    first: dict[tuple[object, object], tuple[str | int, ...]] = {}
+    first_with: dict[tuple[object, object], tuple[str | int, ...]] = {}
     for key_path, table in tables:
-        one = first.setdefault((key_path[0], table.get("url")), key_path)
-        if key_path[0] in {"backends", "routers"} and one != key_path:
-            found.append(((*key_path, "url"), f"is that of {one[0]}[{one[1]}], too: its figures count twice"))
+        kind = key_path[0]
+        first = first_with.setdefault((kind, table.get("url")), key_path)
+        if kind in {"backends", "routers"} and first != key_path:
+            found.append(((*key_path, "url"), f"is that of {kind}[{first[1]}], too: its figures count twice"))
     if not found:
         return []
     from sparktop.config.toml_text import (  # late: most starts have nothing to report

@@ -73,6 +73,7 @@ def as_toml(watch: Watch) -> str:
 
 
 def _toml_lines(watch: Watch) -> Iterator[str]:
+    """Yield the lines of the file, with an empty one before each table."""
     yield "# Simulated servers: they answer for as long as `sparktop demo --serve` runs. Their own load"
     yield f"# pauses while others send requests, and comes back {QUIET_S:.0f} s after the last of these."
     yield from toml_lines({"interval_s": float(watch.interval_s), "theme": watch.theme})
@@ -319,16 +320,22 @@ def _comparison_sweep(scenario: str, servers: tuple[str, ...], routers: tuple[st
     """
     if scenario == "agents":
         return SweepSpec("agents at work", targets=servers[:1], agents=(2, 8), duration_s=_AGENTS_S)
-    name, targets, concurrency, lengths, tg = {
+    # By scenario: name, targets, concurrency, prompt lengths and tokens to generate.
+    sweeps = {
         # As in spark-topologies-2026-03: its concurrency, lengths and columns.
         "topologies": (
-            *("topologies", (servers[0], servers[-1], *routers)),
-            *((1, 2, 4, 8, 16, 32, 64), (1024,), 128),
+            "topologies",
+            (servers[0], servers[-1], *routers),
+            (1, 2, 4, 8, 16, 32, 64),
+            (1024,),
+            128,
         ),
         "recipes": ("recipes", servers, (1, 2, 4, 5, 8, 10, 16), (2048,), 128),
         # Up to 39,000 as in spark-dgx-benchmark; the second server refuses prompts beyond its context.
         "long-context": ("long-context", servers, (1,), (5000, 20_000, 39_000, 80_000, 128_000), 207),
-    }.get(scenario, ("topologies", (*routers, servers[0]), (1, 8, 32), (128,), 32))
+    }
+    usual = ("topologies", (*routers, servers[0]), (1, 8, 32), (128,), 32)
+    name, targets, concurrency, lengths, tg = sweeps.get(scenario, usual)
     return SweepSpec(
         name, targets=targets, concurrency=concurrency, prompt_lengths=lengths, tg=tg, duration_s=_LEVEL_S
     )

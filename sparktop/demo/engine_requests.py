@@ -203,16 +203,15 @@ class TokenReply(Struct):
         If `last`, the event carries the finish reason. In a chat, an event that names the role comes before
         the first event with tokens.
         """
-        is_first, self.written = self.written, self.written + tokens
-        text, ids = "".join(self._words[is_first : self.written]), self.token_ids[is_first : self.written]
+        start, self.written = self.written, self.written + tokens
+        text, ids = "".join(self._words[start : self.written]), self.token_ids[start : self.written]
         reason = self._finish_reason() if last else None
-        prompt = {"prompt_token_ids": list(self.asked.prompt)} if self.asked.body.return_token_ids else {}
+        with_prompt = start == 0 and self.asked.body.return_token_ids
+        prompt = {"prompt_token_ids": list(self.asked.prompt)} if with_prompt else {}
         if not self.asked.chat:
-            return self._sse_event(
-                self._choice_fields({"text": text, **({} if is_first else prompt)}, ids, reason)
-            )
+            return self._sse_event(self._choice_fields({"text": text, **prompt}, ids, reason))
         content = self._sse_event(self._choice_fields({"delta": {"content": text}}, ids, reason))
-        if is_first:
+        if start:
             return content
         role = {"delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
         return self._sse_event({"index": 0, **role}, **prompt) + content

@@ -1,5 +1,6 @@
-"""The demo's own load: clients that keep a number of requests in flight at the proxy, over real HTTP.
+"""The demo's own load: clients at the proxy, over real HTTP, each with one request in flight at a time.
 
+The clients of some scenarios are agents, which pause between their calls.
 The load pauses while other clients send requests, which the servers report to `LoadPause`.
 """
 
@@ -128,7 +129,7 @@ class Driver:
         self._pause.on_abort = self._abort_requests
 
     async def run(self) -> None:
-        """Send requests until the task is cancelled."""
+        """Send requests until the task is cancelled; none while the scenario rests or changes an engine."""
         self._began_s = asyncio.get_running_loop().time()
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=5.0, sock_read=_READ_S)
         connector = aiohttp.TCPConnector(limit=0)
@@ -140,7 +141,7 @@ class Driver:
                 clients.create_task(self._client(session, number))
             if self._scenario.rests is not None:
                 every_s, rest_s = self._scenario.rests
-                while True:
+                while True:  # until the task is cancelled
                     await self._rest(every_s - rest_s, rest_s)
             restarts = self._scenario.restarts
             if restarts is not None and restarts.then is not None:
@@ -179,7 +180,7 @@ class Driver:
                 await asyncio.sleep(_AGAIN_S)
 
     def _pause_of_turn_s(self, number: int) -> float:
-        """Return the seconds until the next turn if a client has none in this turn; 0 if it has."""
+        """Return the seconds to the end of this wave if the client takes no part in it; else 0."""
         waves = self._scenario.waves
         turn, into_s = divmod(asyncio.get_running_loop().time() - self._began_s, WAVE_S)
         if not waves or number < waves[int(turn) % len(waves)]:

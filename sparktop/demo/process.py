@@ -100,19 +100,23 @@ async def _start_engines(
         stack.push_async_callback(site.close)
         await site.open()
         ports.append(site.port)
-        ras = []
-        if spans:  # an engine on one machine has no RAS thread
-            job = SimulatedJob(readers[: server.profile.nodes], seed=f"{plan.seed}/{backend}")
-            thread = RasServer(job.report)
-            await thread.open()
-            stack.push_async_callback(thread.close)
-            ras = [thread.address]
+        # An engine on one machine has no RAS thread.
+        job = SimulatedJob(readers[: server.profile.nodes], seed=f"{plan.seed}/{backend}") if spans else None
+        ras = [] if job is None else [await _start_ras(stack, job)]
         agents += [_start_agent(stack, reader, ras) for reader in readers]
         if scenario.restarts is not None and not backend:
             site.keep_restarting(scenario.restarts)
         if scenario.fault is not None and not backend:
             site.keep_failing(scenario.fault)
     return ports, agents
+
+
+async def _start_ras(stack: AsyncExitStack, job: SimulatedJob) -> tuple[str, int]:
+    """Serve what NCCL's thread for reports (RAS) says of the ranks of a job; return the address."""
+    thread = RasServer(job.report)
+    await thread.open()
+    stack.push_async_callback(thread.close)
+    return thread.address
 
 
 def _start_agent(stack: AsyncExitStack, reader: MachineReader, ras: Sequence[tuple[str, int]]) -> int:

@@ -21,6 +21,7 @@ from sparktop.config.schema import SETTINGS, Config, ValueKind
 from sparktop.config.watch import variable_words
 from sparktop.doctor.check import Check
 from sparktop.doctor.machine import installed_version
+from sparktop.doctor.network import is_address
 from sparktop.engines import ENGINES
 from sparktop.files import read_bounded
 from sparktop.model.targets import Target, Watch
@@ -114,7 +115,7 @@ class Redactor:
         self._pattern: re.Pattern[str] | None = None
         for kind, words in (("user", users), ("host", hosts), ("name", names)):
             for word in words:
-                if word and not _is_address(word):
+                if word and not is_address(word):
                     self._add(kind, word)
 
     def _add(self, kind: str, word: str) -> None:
@@ -172,14 +173,14 @@ class Redactor:
 
     def _host(self, host: str, *, anywhere: bool = True) -> str:
         bare = host.strip("[]")
-        if _is_address(bare):
+        if is_address(bare):
             return host.replace(bare, self._address(bare))
         return bare if bare.lower() in _NO_HOSTS else self._stand_in("host", bare, anywhere=anywhere)
 
     def _address(self, text: str) -> str:
         """Return a stand-in for the address that a text begins with; the text itself if that is none."""
         bare = text if text.endswith("::") else text.rstrip(".:")
-        if not _is_address(bare):
+        if not is_address(bare):
             return text
         address = ip_address(bare)
         is_anybodys = address.is_loopback or address.is_unspecified
@@ -212,14 +213,6 @@ def _any_of(words: Iterable[str], *, is_whole_word: bool) -> re.Pattern[str] | N
     return re.compile(f"(?i){edges[0]}(?:{listed}){edges[1]}")
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def redactor_of(
     watch: Watch,
     config: Config | None,
@@ -241,10 +234,10 @@ def redactor_of(
     )
     hosts = [urlsplit(target.url).hostname or "" for target in targets if target.url]
     ssh = [target.ssh.rpartition("@") for target in watch.nodes if target.ssh]
-    secrets = [value for name, value in env.items() if _SECRET_VARIABLE.search(name)]
+    of_environment = [value for name, value in env.items() if _SECRET_VARIABLE.search(name)]
     of_file = _secrets_of({} if config is None else config.settings, env)
     return Redactor(
-        secrets=[*(target for target in secrets if len(target) >= _SHORTEST_SECRET), *of_file],
+        secrets=[*(value for value in of_environment if len(value) >= _SHORTEST_SECRET), *of_file],
         hosts=[*own_names, *hosts, *watch.discover, *(host for _, _, host in ssh)],
         names=[target.name for target in targets],
         users=[*users, *(user for user, _, _ in ssh)],
@@ -260,12 +253,16 @@ def _secrets_of(value: object, env: Mapping[str, str], key: str = "") -> Iterabl
         for part in value[1:] if key == "hook" else value:  # the first word of a hook is its program
             yield from _secrets_of(part, env, key)
     elif isinstance(value, str):
-        if key in _SECRET_KEYS or key == "basic_user":
-            yield from [value] if len(value) >= _SHORTEST_SECRET else []
-        elif key.endswith("_env"):
-            yield from filter(None, [env.get(value)])
-        elif key in _TOKEN_FILES:
-            yield from _first_line(Path(value).expanduser())
+        yield from _secrets_of_text(value, env, key)
+
+
+def _secrets_of_text(text: str, env: Mapping[str, str], key: str) -> list[str]:
+    """Return the secrets that a text of the settings, under `key`, holds or names."""
+    if key in _SECRET_KEYS or key == "basic_user":
+        return [text] if len(text) >= _SHORTEST_SECRET else []
+    if key.endswith("_env"):
+        return [env[text]] if env.get(text) else []
+    return _first_line(Path(text).expanduser()) if key in _TOKEN_FILES else []
 
 
 def _first_line(path: Path) -> list[str]:

@@ -58,14 +58,11 @@ async def examine_network(
     listed_checks, listed_backends, listed_nodes = await read_listed(watch)
     gate = asyncio.Semaphore(_AT_ONCE)
 
-    async def check_each(
-        check: Callable[[CheckedTarget, Network], Awaitable[list[Check]]], targets: Sequence[CheckedTarget]
+    async def wait_and_check(
+        check: Callable[[CheckedTarget, Network], Awaitable[list[Check]]], target: CheckedTarget
     ) -> list[Check]:
-        async def check_one(target: CheckedTarget) -> list[Check]:
-            async with gate:
-                return await check(target, network)
-
-        return [line for lines in await asyncio.gather(*map(check_one, targets)) for line in lines]
+        async with gate:
+            return await check(target, network)
 
     readings: list[tuple[NodeTarget, PollResult, NodeIdentity]] = []
     if this_machine is not None:
@@ -81,11 +78,11 @@ async def examine_network(
         return soften_failures(await check_server(target, network))
 
     parts = await asyncio.gather(
-        check_each(check_machine, [*watch.nodes, *listed_nodes]),
-        check_each(check_server, backends),
-        check_each(check_listed, _without_known(listed_backends, backends)),
-        check_each(check_router, routers),
-        check_each(check_prometheus, watch.prometheus),
+        *(wait_and_check(check_machine, node) for node in (*watch.nodes, *listed_nodes)),
+        *(wait_and_check(check_server, backend) for backend in backends),
+        *(wait_and_check(check_listed, backend) for backend in _without_known(listed_backends, backends)),
+        *(wait_and_check(check_router, router) for router in routers),
+        *(wait_and_check(check_prometheus, prometheus) for prometheus in watch.prometheus),
     )
     checks = [*name_checks.values(), *_search_checks(search_result, wanted=wanted), *listed_checks]
     compared = check_compared(readings, [*backends, *listed_backends])  # `check_machine` has added to them

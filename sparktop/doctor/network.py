@@ -112,7 +112,7 @@ def host_key(host: str) -> str:
 def is_address(host: str) -> bool:
     """Return whether `host` is an IP address and not a name."""
     try:
-        ipaddress.ip_address(host.partition("%")[0])
+        ipaddress.ip_address(host)
     except ValueError:
         return False
     return True

@@ -215,26 +215,14 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
         return [reach, replace(failure, advice=_PROMETHEUS_ADVICE.get(error.kind, failure.advice))]
     finally:
         await client.close()
-    servers, down, every_s = finder.servers, finder.down, finder.every_s
-    groups = len({server.group for server in servers})
-    checks = [reach, _prometheus_clock_check(target.name, ahead_s)]
-    if not servers:
-        advice = "scrape the servers' /metrics, or correct the selector"
-        message = "scrapes no vLLM, SGLang or Ray Serve LLM"
-        if down:
-            message, advice = (
-                f"{message}; {down_text(down)}",
-                "start them: a server is known once it was scraped",
-            )
-        return [*checks, Check(f"{target.name} servers", Status.FAIL, message, advice)]
-    pace = f", scraped every {every_s:g} s" if every_s else ""
-    counts = f"{len(servers)} server{'' if len(servers) == 1 else 's'}"
-    counts += f" in {groups} group{'' if groups == 1 else 's'}"
-    message = f"{counts}{pace}"
-    slow = (every_s or 0.0) > _SLOW_SCRAPES_S
-    advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes" if slow else ""
-    checks.append(Check(f"{target.name} servers", Status.WARN if slow else Status.OK, message, advice))
-    if dead := down & {server.key.target for server in servers}:
+    checks = [
+        reach,
+        _prometheus_clock_check(target.name, ahead_s),
+        _scraped_servers_check(target.name, finder),
+    ]
+    if not finder.servers:
+        return checks
+    if dead := finder.down & {server.key.target for server in finder.servers}:
         advice = "start them, or correct their targets: the Prometheus cannot scrape them"
         checks.append(Check(f"{target.name} down", Status.FAIL, down_text(dead), advice))
     if fault := finder.groups_fault:
@@ -243,6 +231,25 @@ async def check_prometheus(target: PrometheusTarget, network: Network) -> list[C
         federated = "it federates another one: whether a server is down is not known"
         checks.append(Check(f"{target.name} federation", Status.WARN, federated, "name that one instead"))
     return checks
+
+
+def _scraped_servers_check(name: str, finder: Finder) -> Check:
+    """Return the check of which servers a Prometheus scrapes, and how often."""
+    servers, down, every_s, title = finder.servers, finder.down, finder.every_s or 0.0, f"{name} servers"
+    if not servers:
+        message = "scrapes no vLLM, SGLang or Ray Serve LLM"
+        if down:
+            advice = "start them: a server is known once it was scraped"
+            return Check(title, Status.FAIL, f"{message}; {down_text(down)}", advice)
+        return Check(title, Status.FAIL, message, "scrape the servers' /metrics, or correct the selector")
+    groups = len({server.group for server in servers})
+    message = f"{len(servers)} server{'' if len(servers) == 1 else 's'}"
+    message += f" in {groups} group{'' if groups == 1 else 's'}"
+    message += f", scraped every {every_s:g} s" if every_s else ""
+    if every_s > _SLOW_SCRAPES_S:
+        advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes"
+        return Check(title, Status.WARN, message, advice)
+    return Check(title, Status.OK, message)
 
 
 def _prometheus_clock_check(name: str, ahead_s: float) -> Check:

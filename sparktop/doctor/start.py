@@ -133,11 +133,8 @@ def _check_weights(
     if model is None:
         return None, Check(name, Status.SKIP, "the command names no model")
     shown = clean(model, 80)
-    checkpoint: Checkpoint | None = None
     try:
-        for folder in _places(model, before, options, env):
-            if folder.exists() and (checkpoint := read_checkpoint(folder, headers=True)) is not None:
-                break
+        checkpoint = _first_checkpoint(_places(model, before, options, env))
     except (OSError, ValueError, RuntimeError) as error:
         return None, Check(name, Status.SKIP, f"{shown}: {reason_of(error)}", "its weights are not counted")
     if checkpoint is None:
@@ -155,6 +152,15 @@ def _check_weights(
     if checkpoint.problem is not None:
         return size, Check(name, Status.FAIL, f"{said}: {checkpoint.problem}", "download the model again")
     return size, Check(name, Status.OK, said)
+
+
+def _first_checkpoint(folders: Iterable[Path]) -> Checkpoint | None:
+    """Return the checkpoint in the first folder that has one; errors as of `read_checkpoint`."""
+    for folder in folders:
+        checkpoint = read_checkpoint(folder, headers=True) if folder.exists() else None
+        if checkpoint is not None:
+            return checkpoint
+    return None
 
 
 def _places(
