@@ -372,7 +372,7 @@ def _uneven_limit(evidence: Evidence, peer: Peer, pairs: Sequence[tuple[Poll, Po
     if min(heavier, len(pairs) - heavier) > len(pairs) / 5:  # each is the heavier one often, not by chance
         mean_higher = fmean(max(map(_requests_at, pair)) for pair in pairs)
         mean_lower = fmean(min(map(_requests_at, pair)) for pair in pairs)
-        line = f"two servers take turns: {mean_higher:.0f} requests at one, {mean_lower:.0f} at the other"
+        line = f"two servers take turns, {mean_higher:.0f} requests at one and {mean_lower:.0f} at the other"
     else:
         plural = "" if round(own_mean) == 1 else "s"
         line = f"on average {own_mean:.0f} request{plural} here and {peer_mean:.0f} at {peer.name}"
@@ -380,7 +380,7 @@ def _uneven_limit(evidence: Evidence, peer: Peer, pairs: Sequence[tuple[Poll, Po
     if evidence.routed and (split is None or split.word.bad):
         hint = f"even would be {even:.0f} each"
         return Limit(LimitKind.ROUTER, line, hint, own_mean, even, "requests")
-    return Limit(LimitKind.UNKNOWN, f"loads differ: {line}", None, own_mean, even, "requests")
+    return Limit(LimitKind.UNKNOWN, f"loads differ, {line}", None, own_mean, even, "requests")
 
 
 def _simultaneous_polls(mine: Sequence[Poll], others: Sequence[Poll]) -> list[tuple[Poll, Poll]]:
@@ -856,7 +856,9 @@ def _limit_inside(evidence: Evidence, load: ServerLoad) -> Limit:
         limit = prefill_limit(load, cost) or held_back_limit(evidence, load)
         return limit or step_limit(evidence, load, cost)
     limit = (kv_limit(evidence, load) if load.preempted else None) or prefill_limit(load, cost)
-    return limit or _unknown_limit(f"a queue only part of the time ({100 * queued:.0f} %)")
+    return limit or _unknown_limit(
+        f"requests wait {100 * queued:.0f} % of the time, neither always nor never"
+    )
 
 
 def _has_room(evidence: Evidence, load: ServerLoad) -> bool:

@@ -141,19 +141,19 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=16, swing=-16),
         {**ROUTED, "split": UNEVEN, "peers": peer(running=0, swing=16)},
         Is.ROUTER,
-        "two servers take turns: 16 requests at one, 0 at the other; even would be 8 each",
+        "two servers take turns, 16 requests at one and 0 at the other; even would be 8 each",
     ),
     "too few requests for a balance: no culprit": (
         Served(running=7),
         {**ROUTED, "split": replace(UNEVEN, word=BalanceWord.UNKNOWN), "peers": peer(running=1)},
         Is.UNKNOWN,
-        "loads differ: on average 7 requests here and 1 at server-2",
+        "loads differ, on average 7 requests here and 1 at server-2",
     ),
     "servers whose requests are not known to pass the router: no culprit": (
         Served(running=7),
         {**ROUTED, "routed": None, "split": UNEVEN, "peers": peer(running=1)},
         Is.UNKNOWN,
-        "loads differ: on average 7 requests here and 1 at server-2",
+        "loads differ, on average 7 requests here and 1 at server-2",
     ),
     "a balance that is judged: its verdict is the only one on the split": (
         Served(running=7, swing=-7),
@@ -421,7 +421,7 @@ def test_no_limit_of_steps_is_named_while_requests_wait_and_none_runs(evidence: 
     last, words = window[-1], found.words
     if "none runs" in words or found.kind in {LimitKind.BANDWIDTH, LimitKind.DECODE}:
         assert ("none runs" in words) is bool(last.waiting and not last.running)
-    if (queue := re.search(r"a queue only part of the time \((\d+) %\)", words)) is not None:
+    if (queue := re.search(r"requests wait (\d+) % of the time, neither", words)) is not None:
         assert round(100 * sum(bool(poll.waiting) for poll in window) / len(window)) == int(queue[1])
 
 

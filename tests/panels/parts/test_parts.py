@@ -86,7 +86,7 @@ def test_names_that_do_not_fit_are_cut_where_they_are_alike(
     ("line", "room", "shown"),
     [
         ("MTU of RDMA ports differs: 9000 on spark-a vs. 1500 on spark-b", 59, "9000 on spark-a…"),
-        ("loads differ: two servers take turns: 32 requests at one, 0 at the other", 60, "take turns"),
+        ("loads differ, two servers take turns, 32 requests at one and 0 at the other", 60, "take turns"),
         ("two servers take turns: 32 requests at one, 0 at the other", 45, "32 requests…"),
         ("throughput lost: not known, because step times are not known", 50, "because step times…"),
         ("queueing since 12:03, as all slots are taken by long requests", 40, "since 12:03"),
