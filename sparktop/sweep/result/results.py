@@ -1034,6 +1034,8 @@ class Validity(Part):
     message: Text
     ttft_percent: Number = None
     """Percent of the mean TTFT by which one may be too high, of the code "client_lag"; None if unknown."""
+    itl: bool = False
+    """Whether later tokens may be late, too: ITL is too high by an unknown part."""
 
 
 class LeftRequests(Part):

@@ -164,7 +164,7 @@ def _answer_of_target(
 
 def _lag_ms(level: LevelResult) -> float:
     """Return by how many ms the load generator may have been late; the whole TTFT where that is unknown."""
-    lags = [mark.ttft_percent for mark in level.validity if mark.code == CLIENT_LAG]
+    lags = [None if mark.itl else mark.ttft_percent for mark in level.validity if mark.code == CLIENT_LAG]
     percent = max((100.0 if lag is None else lag for lag in lags), default=0.0)
     return percent / 100 * (0.0 if level.ttft_ms is None else level.ttft_ms.mean)
 

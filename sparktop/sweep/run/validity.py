@@ -155,6 +155,7 @@ def notes_on(level: LevelResult, facts: LevelFacts) -> tuple[Validity, ...]:
 def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterator[Validity]:
     """Yield what a late load generator does to a level: a reason to doubt it if `grave`, else a note."""
     percent: float | None = None
+    is_of_itl = False
     reasons: list[tuple[str, bool]] = []
     lags = [run_health.loop_lag_ms for run_health in facts.health if run_health.loop_lag_ms]
     error_ms, is_usual = _possible_ttft_error(facts.health)
@@ -176,14 +177,14 @@ def _client_lag(level: LevelResult, facts: LevelFacts, *, grave: bool) -> Iterat
     if tpot and mean > MOST_LAG_SHARE * tpot:
         late = f"{mean:.2f} ms late on average, {100 * mean / tpot:.0f} % of the median TPOT"
         reasons.append((f"the load generator's timers fired {late}", True))
-        percent = None  # more than the TTFT is too long
+        is_of_itl = True
     cpu = max((run_health.cpu_percent for run_health in facts.health), default=0.0)
     if cpu > MOST_CPU_PERCENT:
         reasons.append((f"the load generator took {cpu:.0f} % of a core", True))
-        percent = None
+        is_of_itl = True
     if reasons and any(counts for _, counts in reasons) is grave:
         message = "; ".join(words for words, _ in reasons)
-        yield Validity(code=CLIENT_LAG, message=message, ttft_percent=percent)
+        yield Validity(code=CLIENT_LAG, message=message, ttft_percent=percent, itl=is_of_itl)
 
 
 def _possible_ttft_error(health: Sequence[ClientHealth]) -> tuple[float, bool]:

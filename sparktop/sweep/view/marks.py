@@ -57,11 +57,15 @@ def _mark_of(reason: Validity, level: LevelResult, kind: MarkKind) -> Mark:
     return Mark(reason.code, word, reason.message, kind, brief, reason.ttft_percent)
 
 
-def ttft_error_words(percent: float) -> str:
-    """Return by how much a TTFT may be too high, rounded up: "measured TTFT up to 0.3 % too high"."""
+def ttft_error_words(percent: float, also: str = "") -> str:
+    """Return by how much a TTFT may be too high, rounded up: "measured TTFT up to 0.3 % too high".
+
+    What is too high by an unknown part follows with `also`: "measured TTFT (up to 12 %) and ITL too high".
+    """
     decimals = 1 if percent < _WHOLE_FROM else 0
     bound = math.ceil(round(percent * 10**decimals, 6)) / 10**decimals
-    return f"measured TTFT up to {max(bound, 0.1):.{decimals}f} % too high"
+    words = f"up to {max(bound, 0.1):.{decimals}f} %"
+    return f"measured TTFT ({words}) and {also} too high" if also else f"measured TTFT {words} too high"
 
 
 def _mark_words(reason: Validity, level: LevelResult) -> tuple[str, str]:
@@ -72,7 +76,8 @@ def _mark_words(reason: Validity, level: LevelResult) -> tuple[str, str]:
     """
     code = reason.code
     if reason.ttft_percent is not None:
-        return ttft_error_words(reason.ttft_percent), "TTFT inexact"
+        also = "ITL" if reason.itl else ""
+        return ttft_error_words(reason.ttft_percent, also), "times inexact" if also else "TTFT inexact"
     waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
     if code == QUEUE_LIMITED and waited_for is not None:
         return f"{WARNINGS[code].word} for {waited_for}", waited_for

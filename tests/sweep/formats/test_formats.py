@@ -166,14 +166,14 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
         for concurrency, lag in lags.items()
     ]
     note = (Validity(code="client_lag", message="some TTFT are 0.31 % too long", ttft_percent=0.31),)
-    late = (Validity(code="client_lag", message="its timers were late"),)
+    late = (Validity(code="client_lag", message="its timers were late", ttft_percent=17.4, itl=True),)
     levels += [made_level(2).model_copy(update={"notes": note})]
     levels += [made_level(8).model_copy(update={"validity": late})]
     text = report.sweep_markdown(made_sweep(("a", levels)))
     assert (
         "Warnings: measured TTFT up to 32 % too high: load generator late (3 of 5 levels); "
         "measured too briefly: less than 10 s (3 of 5 levels); "
-        "load generator late: measured TTFT and ITL are too high (1 of 5 levels). "
+        "measured TTFT (up to 18 %) and ITL too high: load generator late (1 of 5 levels). "
         "Small errors: measured TTFT up to 0.4 % too high: load generator late (1 of 5 levels)."
         in " ".join(text.split())
     )

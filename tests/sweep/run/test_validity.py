@@ -197,6 +197,9 @@ def test_a_lag_that_may_lengthen_a_ttft_is_told(
         words = f"up to {(p90 or 0.0) + 1:.1f} ms of a TTFT is the load generator's own delay"
         assert mark.message == f"{words} in 9 of 10 requests"
         assert mark.ttft_percent == pytest.approx(100 * ((p90 or 0.0) + 1) / ttft_ms)
+    late = replace(seen, loop_lag_ms={"mean": 1.1, "p50": 1.0, "p90": 8.1, "p99": 37.7, "max": 40.0})
+    (mark,) = judge(PLAN, level, replace(FACTS, health=[late]))
+    assert (mark.ttft_percent, mark.itl) == (pytest.approx(100 * 37.7 / ttft_ms), True)
 
 
 def test_machines_failures_and_names_are_told_in_words() -> None:
