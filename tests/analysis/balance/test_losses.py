@@ -61,15 +61,23 @@ def test_time_that_prompts_take_is_lost_with_any_split(decoding: float) -> None:
     assert lost.error < 0.005
 
 
-@pytest.mark.parametrize("together", [True, False])
-def test_prompts_of_herds_may_take_longer_singly(*, together: bool) -> None:
-    """The interval says so where requests come together now; else an even split changes nothing."""
+@pytest.mark.parametrize(
+    ("together", "exponent", "beyond"), [(True, 1.0, True), (True, 0.5, False), (False, 1.0, False)]
+)
+def test_prompts_of_herds_may_take_longer_singly(*, together: bool, exponent: float, beyond: bool) -> None:
+    """The interval says so where requests come together now; else an even split changes nothing.
+
+    Where step times grow with the root of the batch, the figure itself is the middle with prompts that come
+    singly.
+    """
+    step = replace(STEP, per_request_s=STEP.per_request_s * CLIENTS ** (1 - exponent), exponent=exponent)
     grid = lay_out([turns("a", 0, 0.7, together=together), turns("b", 1, 0.7, together=together)], 96.0, 96.0)
     assert grid is not None
-    lost = lost_share(grid, range(len(grid.totals)), STEP)
+    lost = lost_share(grid, range(len(grid.totals)), step)
     assert lost is not None
-    assert (lost.within > lost.error + 0.02) == together
-    assert together or lost.within == lost.error
+    assert (lost.within > lost.error + 0.02) == beyond
+    assert beyond or lost.within == pytest.approx(lost.error)
+    assert (lost.error > 0.02) == together
 
 
 @pytest.mark.parametrize(
