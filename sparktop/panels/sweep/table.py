@@ -6,7 +6,7 @@ table of a capacity search stand the loads that it tried and how its conditions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from functools import partial
 
 from msgspec import Struct
@@ -497,28 +497,12 @@ def side_by_side_tables(view: SweepView, width: int, height: int) -> list[Row]:
     return [fit_row(row, width) for row in side_by_side(tables, [cells] * len(tables), _TABLE_GAP)][:height]
 
 
-def marks_key(view: SweepView, room: int, shown: Sequence[Row] | None = None) -> Row:
-    """Return the meaning of the marks of a sweep's levels in at most `room` cells, for a frame's lower edge.
-
-    These are the marks in the rows `shown`, or those of all columns.
-
-    The words of the marks stand behind each sign where they fit, else what the sign means. Of errors of the
-    TTFT the largest is named.
-    """
-    marks = [mark for row in view.rows for mark in row.marks]
-    largest = max((mark.ttft_percent for mark in marks if mark.ttft_percent is not None), default=None)
-    marks = [mark for mark in marks if mark.ttft_percent in {None, largest}]
-    words = {
-        kind: f"{kind.value}: {', '.join(dict.fromkeys(mark.word for mark in marks if mark.kind is kind))}"
-        for kind in MARK_SIGNS
-    }
+def marks_key(view: SweepView, room: int, shown: Sequence[Row]) -> Row:
+    """Return the meaning of the signs in the rows `shown` in at most `room` cells, for a lower edge."""
+    signs = {sign for row in shown for text, _ in row for sign in text}
     columns = columns_of(view, _load_kind(view))
-    legends = [_signs_row(view, columns, words), _signs_row(view, columns)]
-    legends.append(_signs_row(view, columns, short=True))
-    if shown is not None:
-        signs = {sign for row in shown for text, _ in row for sign in text}
-        legends = [_of_signs(legend, signs) for legend in legends]
-    return _fitting(legends, room)
+    legends = (_signs_row(view, columns, short=short) for short in (False, True))
+    return _fitting((_of_signs(legend, signs) for legend in legends), room)
 
 
 def _fitting(legends: Iterable[Row], room: int) -> Row:
@@ -538,16 +522,10 @@ def _of_signs(legend: Row, signs: Container[str]) -> Row:
     return [run for pair in pairs if pair[0][0].strip() in signs for run in pair]
 
 
-def _signs_row(
-    view: SweepView,
-    columns: Sequence[ValueColumn],
-    words: Mapping[MarkKind, str] | None = None,
-    *,
-    short: bool = False,
-) -> Row:
+def _signs_row(view: SweepView, columns: Sequence[ValueColumn], *, short: bool) -> Row:
     """Return the signs of ranks in `columns`, of marks and of ended levels, each with its meaning.
 
-    That of marks are `words` if given. In a search the signs of levels are verdicts, as another column says.
+    In a search the signs of levels are verdicts, as another column says.
     """
     metrics = {column.metric for column in columns}
     ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in metrics}
@@ -556,8 +534,7 @@ def _signs_row(
     for rank, (sign, meaning, brief) in _RANK_SIGNS.items():
         row += [(f" {sign}", "good"), label(f" {brief if short else meaning} ")] if rank in ranks else []
     for kind, sign in MARK_SIGNS.items():
-        text = words[kind] if words else kind.value
-        row += [(f" {sign}", _MARK_ROLES[kind]), label(f" {text} ")] if kind in kinds else []
+        row += [(f" {sign}", _MARK_ROLES[kind]), label(f" {kind.value} ")] if kind in kinds else []
     is_told = view.status.over and not view.searches
     states = {level.state for level in all_levels(view)} if is_told else set()
     for state in filter(states.__contains__, _WITH_VALUES):

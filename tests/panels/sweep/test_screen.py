@@ -268,18 +268,15 @@ def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
     )
     assert "◌ may be as good: its runs are few or differ much" in row_text(table_rows(scattered, 120, 12)[-1])
     assert all("◌" in row_text(row) for row in table_rows(scattered, 120, 12)[1:2])
-    assert "◌ may be as good" in row_text(marks_key(scattered, 60))
+    assert "◌ may be as good" in row_text(marks_key(scattered, 60, table_rows(scattered, 120, 12)))
     peak = {"peak_tps": ColumnRank.SCATTERED}
     hidden = replace(view, rows=tuple(replace(row, ranks={**row.ranks, **peak}) for row in view.rows))
     edge = row_text(sweep_band(hidden, 80, 9, selected=True)[-1])
     assert "◆ best" in edge
     assert "◌" not in edge, "a sign that is not on the panel"
-    assert "◌ may be as good" in row_text(marks_key(hidden, 100))
-    narrow = row_text(marks_key(view, 50))
+    assert "◌ may be as good" in row_text(marks_key(hidden, 100, table_rows(hidden, 120, 12)))
+    narrow = row_text(marks_key(view, 50, table_rows(view, 120, 12)))
     assert "◇ unclear" in narrow  # where it is not shown that values are alike
-    notes = [Mark("client_lag", f"too high by {at}", "", MarkKind.NOTE, ttft_percent=at) for at in (0.4, 1.4)]
-    marked = replace(plain, rows=tuple(replace(row, marks=tuple(notes)) for row in plain.rows))
-    assert "note: too high by 1.4 " in row_text(marks_key(marked, 100))
 
 
 def test_a_server_with_a_queue_keeps_its_name_beside_its_graph() -> None:
