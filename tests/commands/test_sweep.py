@@ -32,12 +32,13 @@ from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import SweepMoment, SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, SweepSpec, Watch
+from sparktop.sweep.generator.wire import Batch
 from sparktop.sweep.plan.capacity import default_capacity, make_capacity_plan
 from sparktop.sweep.plan.plan import SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import DEFAULT, find_preset, make_plan
 from sparktop.sweep.result.results import LevelResult, Rate, Requests, Validity
 from sparktop.sweep.run.forecast import plan_sentences
-from sparktop.sweep.run.progress import LoadBatch, Notice, PhaseChanged, ResultChanged, SweepPhase
+from sparktop.sweep.run.progress import Notice, PhaseChanged, ResultChanged, SweepPhase
 from sparktop.watch.discovery import Found
 from tests.sweep.made_results import made_sweep
 
@@ -266,7 +267,7 @@ def test_elsewhere_there_is_a_line_a_level_and_no_escape() -> None:
     log = io.StringIO()
     line = SweepLine(QUICK, live=False, stream=log)
     line.take(PhaseChanged(SweepPhase.RUNNING, "solo", RUNNING, 0, 3))
-    line.take(LoadBatch(RUNNING, 1.0))
+    line.take(Batch("run", 1.0, 0, (), ()))
     line.take(ResultChanged(made_sweep(("solo", (LEVEL,))), "solo", LEVEL))
     assert log.getvalue() == f"sparktop: {level_line('solo', LEVEL)}\n"
 

@@ -9,7 +9,6 @@ from sparktop.model.instant import TimeRange
 from sparktop.model.load import (
     AnswerRead,
     EndReason,
-    Level,
     LoadEvent,
     RequestEnded,
     RequestStarted,
@@ -18,11 +17,10 @@ from sparktop.model.load import (
 )
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendHistory, BackendView, Latency, NodeHistory, NodeView, Snapshot
-from sparktop.sweep.generator.wire import TokenBin
+from sparktop.sweep.generator.wire import Batch, TokenBin
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.progress import (
-    LoadBatch,
     PhaseChanged,
     ResultChanged,
     SweepPhase,
@@ -128,9 +126,9 @@ class PlayedSweep:
         )
         return Snapshot(datetime.now(UTC), self.clock.now, 1.0, 1.0, nodes=nodes, backends=backends)
 
-    def tell(self, level: Level, *events: LoadEvent, flying: int = 0, warm_up: bool = False) -> None:
-        """Pass events of the load generator to the view."""
-        self.view.take(LoadBatch(level, self.clock.now, events, (), flying, warm_up))
+    def tell(self, *events: LoadEvent, flying: int = 0) -> None:
+        """Pass events of the load generator to the view, as of the present phase."""
+        self.view.take(Batch("run", self.clock.now, flying, events, ()))
 
     def run(
         self, target: str, concurrency: int, run: int, *, upto_s: float = E2E_S, warm_up: bool = False
@@ -141,7 +139,7 @@ class PlayedSweep:
         self.view.take(PhaseChanged(phase, target, level, run, self.plan.runs, TimeRange(24.0, 60.0)))
         began, names = self.clock.now, [f"{target}-{concurrency}-{run}-{i}" for i in range(concurrency)]
         starts = [RequestStarted(name, began, run, 100) for name in names]
-        self.tell(level, RunStarted(began, run), *starts, flying=len(names), warm_up=warm_up)
+        self.tell(RunStarted(began, run), *starts, flying=len(names))
         while self.clock.now < began + upto_s - 1e-6:
             self.clock.now = round(self.clock.now + 0.1, 6)
             since = self.clock.now - began
@@ -151,15 +149,14 @@ class PlayedSweep:
                 if since > TTFT_S
                 else ()
             )
-            told = LoadBatch(level, self.clock.now, tuple(first), bins, len(names), warm_up)
-            self.view.take(told)
+            self.view.take(Batch("run", self.clock.now, len(names), tuple(first), bins))
             if abs(since - 1.0) < 0.01:
                 self.view.sample(self.snapshot(running=float(concurrency)))
         if upto_s < E2E_S:
             return
         server = BACKENDS[run % 2] if target == "proxy" else None
         ends = [RequestEnded(name, self.clock.now, EndReason.LENGTH, served_by=server) for name in names]
-        self.tell(level, *ends, warm_up=warm_up)
+        self.tell(*ends)
 
     def level(self, target: str, concurrency: int, *, runs: int | None = None) -> None:
         """Play a level to its end, or only its first runs."""

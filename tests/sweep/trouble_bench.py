@@ -13,9 +13,10 @@ from sparktop.model.load import AnswerRead
 from sparktop.model.node import GpuReading, MemoryReading, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
+from sparktop.sweep.generator.wire import Batch
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.result.results import SweepResult
-from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepEvent, SweepPhase
+from sparktop.sweep.run.progress import PhaseChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.sweep.run.worker_process import SweepWorker
 from tests.sweep.played_sweeps import Clock
@@ -119,7 +120,7 @@ async def in_mid_level(bench: Bench, do: Callable[[SweepRunner], None], **change
     all_hang = asyncio.Event()
 
     def hear(event: SweepEvent) -> None:
-        if isinstance(event, LoadBatch):
+        if isinstance(event, Batch):
             first_tokens.extend(one for one in event.events if isinstance(one, AnswerRead) and one.count)
             if len(first_tokens) == 4:
                 all_hang.set()

@@ -195,7 +195,7 @@ class TokenBin(Struct, frozen=True):
 
 
 class Batch(Struct, frozen=True, tag=True):
-    """Message: what happened in a run since the last batch.
+    """Message: what happened in a run since the last batch; at most `BATCHES_PER_S` come per second.
 
     `events` include the first token of each request. Later tokens are only summed by time and backend in
     `bins`.

@@ -60,7 +60,7 @@ from sparktop.sweep.run.forecast import MOST_RUNS, Estimate
 from sparktop.sweep.run.guard import Cancellation, Early, GuardWatch
 from sparktop.sweep.run.open_loop import draw_seed, ramp_s, tail_s, with_replay
 from sparktop.sweep.run.preparation import PreparedTarget
-from sparktop.sweep.run.progress import LoadBatch, Notice, PhaseChanged, SweepEvent, SweepPhase
+from sparktop.sweep.run.progress import Notice, PhaseChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.router_side import BackendNames, backend_errors, router_side
 from sparktop.sweep.run.server_side import (
     Counters,
@@ -617,8 +617,8 @@ class LevelMaker(Struct, eq=False):
             load = replace(load, beside_tokens=tokens)
             run = RunRecord()
             async for message in self._messages(record, load, run):
-                if isinstance(message, Batch):  # shown as those of a warm-up, which count for no figure
-                    self._emit_batch(batch, message, is_measured=False)
+                if isinstance(message, Batch):
+                    self.emit(message)
             self.present = None
             if run.finished is None or self.cancellation.requested:
                 break
@@ -721,16 +721,15 @@ class LevelMaker(Struct, eq=False):
             WorkerGoneError: the load generator's process exited.
         """
         command = self._command(batch, record, run, phase)
-        is_measured = phase is SweepPhase.RUNNING
         self.emit(self._phase_event(phase, batch, run))
-        if is_measured:
+        if phase is SweepPhase.RUNNING:
             self.note_run(batch.level, run)
         run_record = RunRecord()
         worker_gone: WorkerGoneError | None = None
         try:
             async for message in self._messages(record, command, run_record):
                 if isinstance(message, Batch):
-                    self._take_events(batch, message, is_measured=is_measured)
+                    self._take_events(batch, message)
         except WorkerGoneError as error:
             worker_gone = error  # what came before belongs to the level
         record.add_run(run_record, phase)
@@ -824,9 +823,9 @@ class LevelMaker(Struct, eq=False):
             runs = max(self.estimate.runs_of(batch) or 0, 0 if run is None else run + 1)
         return PhaseChanged(phase, batch.level.target, batch.level, run, runs, self.left(self._made))
 
-    def _take_events(self, batch: RunBatch, message: Batch, *, is_measured: bool) -> None:
+    def _take_events(self, batch: RunBatch, message: Batch) -> None:
         """Count the ends of requests, pass the events on, and stop the sweep if too many requests failed."""
-        self._emit_batch(batch, message, is_measured=is_measured)
+        self.emit(message)
         for event in message.events:
             if isinstance(event, RequestEnded):
                 self._ended += 1
@@ -837,10 +836,6 @@ class LevelMaker(Struct, eq=False):
         if self._refused < self._ended:  # otherwise the level is impossible, not the server broken
             target, failed = batch.level.target, self._failed
             self._stop_because(self.guard.check_requests(target, self._ended, failed, self._newest_failure))
-
-    def _emit_batch(self, batch: RunBatch, message: Batch, *, is_measured: bool) -> None:
-        events, bins = message.events, message.bins
-        self.emit(LoadBatch(batch.level, message.at, events, bins, message.in_flight, not is_measured))
 
     def _check_run(self, target: str, events: list[LoadEvent]) -> None:
         """Stop the sweep if the run shows that the server is down.

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadEvent, RequestEnded, RequestStarted, RunStarted
-from sparktop.sweep.generator.wire import TokenBin
+from sparktop.sweep.generator.wire import Batch
 from sparktop.sweep.plan.plan import Plan
 from sparktop.sweep.result.results import LevelResult, SweepResult
 
@@ -59,21 +59,6 @@ class PhaseChanged(Struct, frozen=True):
     """Range of the seconds to the end of the sweep; None if unknown."""
 
 
-class LoadBatch(Struct, frozen=True):
-    """A batch of the load events since the previous batch; at most 20 batches come per second.
-
-    Tokens are summed in `bins` of a tenth of a second. Backends have the names under which they are watched.
-    """
-
-    level: Level
-    at: float
-    """When the load generator sent the batch, in monotonic seconds."""
-    events: tuple[LoadEvent, ...] = ()
-    bins: tuple[TokenBin, ...] = ()
-    in_flight: int = 0
-    warm_up: bool = False
-
-
 class ResultChanged(Struct, frozen=True):
     """Event: a level was measured, a run of a capacity search was judged, or the sweep is over.
 
@@ -95,8 +80,9 @@ class Notice(Struct, frozen=True):
     """Whether it states, before the first level, which limits stop the sweep on which machines."""
 
 
-SweepEvent = PhaseChanged | LoadBatch | ResultChanged | Notice | Plan
-"""Every event of a sweep; a plan comes before the first request, fitted to what the servers take."""
+SweepEvent = PhaseChanged | Batch | ResultChanged | Notice | Plan
+"""Every event of a sweep: a plan comes before the first request, fitted to what the servers take; a batch of
+load events belongs to the newest phase, and names backends as they are watched."""
 
 
 class RecentRates(Struct, eq=False):

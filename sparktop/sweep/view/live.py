@@ -28,12 +28,12 @@ from sparktop.model.sweep import (
     SweptTarget,
 )
 from sparktop.model.yardsticks import Reference
+from sparktop.sweep.generator.wire import Batch
 from sparktop.sweep.plan.plan import Plan, TargetKind
 from sparktop.sweep.result.results import SweepResult, level_of
 from sparktop.sweep.run.forecast import conditions_words, forecast
 from sparktop.sweep.run.progress import (
     RATE_WINDOW_S,
-    LoadBatch,
     Notice,
     PhaseChanged,
     RecentRates,
@@ -154,7 +154,7 @@ class LiveView:
     def take(self, event: SweepEvent) -> None:
         """Update the view from an event of the sweep."""
         match event:
-            case LoadBatch():
+            case Batch():
                 self._add_load(event)
             case PhaseChanged():
                 self._enter_phase(event)
@@ -253,28 +253,28 @@ class LiveView:
         if self._result is not None:
             self._results_view = self._view_of(self._result)
 
-    def _add_load(self, batch: LoadBatch) -> None:
-        key, current = batch.level, self._current
+    def _add_load(self, batch: Batch) -> None:
+        key, current = self._phase.level, self._current
         # While long prompts arrive, requests are drawn, and counted for no figure.
-        beside = self._beside_bars if self._phase.phase is SweepPhase.BESIDE else None
-        bars = beside if batch.warm_up else self._bars
+        bars = {SweepPhase.RUNNING: self._bars, SweepPhase.BESIDE: self._beside_bars}.get(self._phase.phase)
+        requests = None if bars is None or key is None else bars.setdefault(key, {})
         for event in batch.events:
             self._rates.take(event)
             self._curves.take(event)
-            ttft_ms = None if bars is None else take_request(bars.setdefault(key, {}), event)
+            ttft_ms = None if requests is None else take_request(requests, event)
             if ttft_ms is not None:
                 self._curves.add_first_token(event.at, ttft_ms)
-            if not batch.warm_up and ttft_ms is not None:
+            if current.measuring and ttft_ms is not None:
                 insort(current.ttfts_ms, ttft_ms)
-            if not batch.warm_up and isinstance(event, RequestEnded):
+            if current.measuring and isinstance(event, RequestEnded):
                 current.ended += 1
                 current.ended_in_run += 1
                 current.failed += event.error is not None
         for token_bin in batch.bins:
             self._curves.add_tokens(token_bin)
-            current.tokens += 0 if batch.warm_up else token_bin.tokens
+            current.tokens += token_bin.tokens if current.measuring else 0
         current.in_flight = batch.in_flight
-        self._curves.set_in_flight(batch.at, batch.in_flight, None if batch.warm_up else current.p50_ms)
+        self._curves.set_in_flight(batch.at, batch.in_flight, current.p50_ms if current.measuring else None)
 
     def _only_server(self, target: str) -> str | None:
         """Return the name of the only server that `target` sends its load to; None if several or unknown."""

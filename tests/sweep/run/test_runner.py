@@ -17,12 +17,13 @@ import pytest
 from sparktop.model.targets import SweepSpec
 from sparktop.simulation.calibration import MODEL
 from sparktop.sweep.formats.written import SweepPrivacy, repeat_command, sweep_report
+from sparktop.sweep.generator.wire import Batch
 from sparktop.sweep.plan.plan import Order, Plan
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import TraceChoice, read_replay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.forecast import plan_line
-from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepEvent, SweepPhase
+from sparktop.sweep.run.progress import PhaseChanged, SweepEvent, SweepPhase
 from tests.known import known
 from tests.sweep.watched_servers import Watched, watched
 
@@ -119,7 +120,7 @@ async def test_somebody_elses_requests_are_noticed(*, stopped: bool) -> None:
     noticed = {"foreign_traffic", "cut_short" if stopped else "count_mismatch"}
     assert codes & {"foreign_traffic", "cut_short", "count_mismatch"} == noticed
     assert stopped or level.tokens.generated == 2 * 4 * 16
-    assert any(isinstance(one, LoadBatch) for one in servers.events)
+    assert any(isinstance(one, Batch) for one in servers.events)
 
 
 def replay_plan(servers: Watched, choice: TraceChoice) -> Plan:

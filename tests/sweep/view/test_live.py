@@ -37,7 +37,7 @@ from sparktop.model.sweep import LevelState, SweepStatus
 from sparktop.model.targets import SweepSpec
 from sparktop.panels.sweep.screen import now_rows
 from sparktop.store import SourceKey
-from sparktop.sweep.generator.wire import WorkerTarget
+from sparktop.sweep.generator.wire import Batch, WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.level import level_result
@@ -47,7 +47,6 @@ from sparktop.sweep.result.store import load, save
 from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget, unmeasured
 from sparktop.sweep.run.progress import (
-    LoadBatch,
     PhaseChanged,
     ResultChanged,
     SweepPhase,
@@ -113,7 +112,7 @@ def test_figures_of_now_are_without_the_warm_up_and_count_failures(played: Playe
     played.run("spark-a", 2, 0, upto_s=1.0)
     level, failure = view.levels[1].key, RequestFailure(FailureKind.TIMEOUT, "late", 1.0)
     ends = RequestEnded("spark-a-2-0-0", played.clock.now, EndReason.ERROR, failure)
-    played.tell(level, ends, flying=1)
+    played.tell(ends, flying=1)
     now = known(played.view.view().moment)
     assert (now.ended, now.failed, now.in_flight, now.tokens > 0) == (1, 1, 1, True)
     played.view.take(PhaseChanged(SweepPhase.SETTLING, "spark-a", level))
@@ -194,7 +193,9 @@ def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:
 
 def test_events_of_a_strange_order_break_nothing(played: PlayedSweep) -> None:
     """The view survives ends and tokens of requests that never began, and a level that is not planned."""
-    played.tell(STRANGE, AnswerRead("x", 1.0), RequestEnded("x", 2.0, EndReason.STOP))
+    for phase in (SweepPhase.STARTING, SweepPhase.RUNNING):
+        played.view.take(PhaseChanged(phase, "nobody", STRANGE if phase.has_load else None))
+        played.tell(AnswerRead("x", 1.0), RequestEnded("x", 2.0, EndReason.STOP))
     played.view.take(PhaseChanged(SweepPhase.SETTLING, "nobody", STRANGE))
     assert played.view.view().levels[-1].key.target == "nobody"
 
@@ -223,7 +224,7 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     view = LiveView(chosen, clock=lambda: 160.0)
     (level,) = chosen.levels("a")
     view.take(PhaseChanged(SweepPhase.RUNNING, "a", level, 0, 1))
-    view.take(LoadBatch(level, 160.0, events(60), in_flight=3))
+    view.take(Batch("run", 160.0, 3, events(60), ()))
     moment = known(view.view().moment)
     assert moment.trace_at_s == 60.0
     assert moment.trace_s == pytest.approx(675.0)
@@ -289,7 +290,8 @@ def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) 
     result = sweep(level_result(LEVEL, collect(level_events())).model_copy(update={"backends": sides}), mode)
     target = SweepTarget("proxy", "http://127.0.0.1/proxy", TargetKind.ROUTER)
     live = LiveView(Plan((target,), (3,), pp=100, tg=4, runs=2), clock=lambda: 30.0)
-    live.take(LoadBatch(LEVEL, 22.0, tuple(level_events())))
+    live.take(PhaseChanged(SweepPhase.RUNNING, "proxy", LEVEL, 0, 2))
+    live.take(Batch("run", 22.0, 0, tuple(level_events()), ()))
     live.take(ResultChanged(result, "proxy", result.targets[0].levels[0]))
     shown = live.evidence(LEVEL)
     save(tmp_path / "r.json", result)

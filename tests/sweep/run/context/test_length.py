@@ -21,7 +21,7 @@ from sparktop.sweep.plan.slo import parse_slo
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.result.results import Latency, LevelResult, Requests, SweepResult
 from sparktop.sweep.run.depth import context_part
-from sparktop.sweep.run.progress import LoadBatch, PhaseChanged, SweepPhase
+from sparktop.sweep.run.progress import PhaseChanged, SweepPhase
 from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import CACHE_HITS
 from sparktop.sweep.view.live import LiveView
@@ -112,7 +112,6 @@ async def test_a_level_with_depth_sends_the_context_first() -> None:
         result = await servers.runner(plan).run()
     phases = [one.phase for one in servers.events if isinstance(one, PhaseChanged)]
     assert phases.count(SweepPhase.CONTEXT) == 4
-    assert sum(one.warm_up for one in servers.events if isinstance(one, LoadBatch)) > 0
     levels = result.targets[0].levels
     assert [(one.concurrency, one.depth) for one in levels] == [(1, 0), (2, 0), (1, 512), (2, 512)]
     for level in levels:
