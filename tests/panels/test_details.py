@@ -77,6 +77,15 @@ def test_no_figure_of_a_backend_is_left_out(parallel: Snapshot, size: tuple[int,
         assert "a request gets" not in text
 
 
+def test_what_is_wrong_with_a_page_is_not_cut(parallel: Snapshot) -> None:
+    """A metric's name and its value take as many rows as they need."""
+    view = replace(parallel.backends[0], page_note="impossible value: vllm:num_requests_running = -7")
+    for size in SIZES:
+        text = text_of(rows_of(replace(parallel, backends=(view,)), "backend", view.name, size))
+        row = text.partition("metrics ")[2].partition("─ ")[0]
+        assert "num_requests_running = -7" in " ".join(re.findall(r"[^│\s]+", row))
+
+
 def test_an_engine_at_rest_has_no_size_of_a_step(parallel: Snapshot) -> None:
     """Beside "steps 0.0/s" no earlier batch stands as one of now."""
     rests = replace(parallel.backends[0], steps_per_s=0.0)

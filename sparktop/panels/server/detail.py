@@ -46,6 +46,7 @@ from sparktop.panels.parts.figures import (
     percent_run,
     quantile_text,
     rate_words,
+    sentence_rows,
     share_role,
     state_role,
     wait_role,
@@ -479,7 +480,7 @@ def _server_rows(view: BackendView, nodes: Mapping[str, NodeView], width: int) -
     ]
     rows = facts(cells, width)
     if view.page_note is not None:
-        rows.append([label("metrics", name_width(width)), (view.page_note, "warn")])
+        rows += sentence_rows(label("metrics", name_width(width)), view.page_note, "warn", width)
     if view.role is not None:
         rows.append([label("role", name_width(width)), (view.role, "text")])
     if len(view.nodes) == 1:

@@ -50,8 +50,8 @@ from sparktop.panels.server.panel import (
 _SPARK_MIN = 10
 _NAME, _LONG_NAME = 8, 16
 """Cells of a name, also where names are longer: in a list with graphs, and in one with more values."""
-_STATE, _STATE_ALONE = 13, 11
-"""Width in cells of a state with its time window, "queueing 10 s", and without, "unreachable"."""
+_STATE, _STATE_ALONE, _STATE_LEAST = 13, 11, 10
+"""Widths in cells of a state: "queueing 10 s" with its time window, "unreachable", and below its heading."""
 _SHORT_STATE, _SHORT_REST = 8, 22
 """Widths in cells of a short entry: the state, and all but the name."""
 _LEAST_COLUMNS = 4
@@ -211,7 +211,7 @@ class ServerTable(Struct, eq=False):
             more = max(0, min(longest - _LONG_NAME, spare))
             return _LONG_NAME + more, columns, room - more - 2 if room > _SPARK_MIN else 0
         columns, room = _columns_that_fit(figures_width(self.width), _NAME, 0, self.columns)
-        for state_cells in (_STATE_ALONE, _SHORT_STATE):
+        for state_cells in (_STATE_ALONE, _STATE_LEAST):
             for column in reversed(columns):
                 if _NAME + room < longest and _BELOW.get(column.heading, self.each + 1) <= self.each:
                     columns = [other for other in columns if other is not column]

@@ -133,6 +133,7 @@ def test_a_name_takes_the_room_of_a_state_s_longer_words(width: int) -> None:
     text = "\n".join(map(row_text, flatten(scene.draw(), width, scene.layout.height)))
     assert all(f"{view.name} " in text for view in backends)
     assert "cluster-tp0 down" in text or "cluster-tp0 unreachable" in text
+    assert " state" in text, "its heading is not cut"
 
 
 def test_a_failure_moves_its_row_within_seconds(four: Snapshot) -> None:
