@@ -199,7 +199,8 @@ def test_a_lag_that_may_lengthen_a_ttft_is_told(
         assert mark.ttft_percent == pytest.approx(100 * ((p90 or 0.0) + 1) / ttft_ms)
     late = replace(seen, loop_lag_ms={"mean": 1.1, "p50": 1.0, "p90": 8.1, "p99": 37.7, "max": 40.0})
     (mark,) = judge(PLAN, level, replace(FACTS, health=[late]))
-    assert (mark.ttft_percent, mark.itl) == (pytest.approx(100 * 37.7 / ttft_ms), True)
+    assert mark.ttft_percent == pytest.approx(100 * 37.7 / ttft_ms)
+    assert mark.itl
 
 
 def test_machines_failures_and_names_are_told_in_words() -> None:
