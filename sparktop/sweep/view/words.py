@@ -88,15 +88,20 @@ def _depth_curves(target: TargetResult) -> Iterator[tuple[LevelResult, ...]]:
     yield from (tuple(levels) for levels in groups.values() if len(levels) > 1)
 
 
+def _per_tokens(levels: Sequence[LevelResult]) -> int:
+    """Return `PER_TOKENS`, or the span of the measured depths if that is less: nothing is extrapolated."""
+    return min(PER_TOKENS, levels[-1].depth - levels[0].depth)
+
+
 def _added_ms(levels: Sequence[LevelResult]) -> float | None:
-    """Return the milliseconds that `PER_TOKENS` tokens of context add to an output token.
+    """Return the milliseconds that `_per_tokens` tokens of context add to an output token.
 
     It is the slope of the TPOT over depth by least squares; None with fewer than two known values.
     """
     points = [(level.depth, level.tpot_ms.mean) for level in levels if level.tpot_ms is not None]
     if len({depth for depth, _ in points}) < _PAIR:
         return None
-    return PER_TOKENS * linear_regression(*zip(*points, strict=True)).slope
+    return _per_tokens(levels) * linear_regression(*zip(*points, strict=True)).slope
 
 
 def depth_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
@@ -110,7 +115,9 @@ def depth_sentences(result: SweepResult, name: Callable[[str], str] = str) -> It
             begin, end, more = map(METRICS["tpot_ms"].text, (first.tpot_ms.mean, last.tpot_ms.mean, added_ms))
             ends = f"({begin} ms after {first.depth:,} tokens of context, {end} ms after {last.depth:,})"
             if added_ms > 0:
-                slower = f"each output token takes {more} ms more per {PER_TOKENS:,} tokens of context"
+                slower = (
+                    f"each output token takes {more} ms more per {_per_tokens(levels):,} tokens of context"
+                )
                 yield f"{where}, {slower} {ends}"
             else:
                 yield f"{where}, context adds nothing measurable to an output token {ends}"

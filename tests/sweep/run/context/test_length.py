@@ -164,20 +164,22 @@ def test_hits_come_from_the_answers_or_the_counters(
 
 
 @pytest.mark.parametrize(
-    ("last_ms", "words"),
+    ("deepest", "last_ms", "words"),
     [
-        (25.0, "at c = 1, each output token takes 5.0 ms more per 10,000 tokens of context (20.0 ms after "),
+        (20_000, 30.0, "at c = 1, each output token takes 5.0 ms more per 10,000 tokens of context (20.0 ms"),
+        (1_000, 20.3, "at c = 1, each output token takes 0.3 ms more per 1,000 tokens of context (20.0 ms"),
         (
+            10_000,
             19.0,
             "at c = 1, context adds nothing measurable to an output token (20.0 ms after 0 tokens of ",
         ),
     ],
 )
-def test_what_context_costs_is_a_line_over_the_depths(last_ms: float, words: str) -> None:
-    """Its slope of the time per output token, with both ends."""
+def test_what_context_costs_is_a_line_over_the_depths(deepest: int, last_ms: float, words: str) -> None:
+    """Its slope of the time per output token, with both ends; not beyond the depths that were measured."""
     levels = tuple(
         LevelResult(concurrency=1, pp=64, depth=depth, requests=Requests(ok=2), tpot_ms=Latency(mean=tpot_ms))
-        for depth, tpot_ms in ((0, 20.0), (10_000, last_ms))
+        for depth, tpot_ms in ((0, 20.0), (deepest, last_ms))
     )
     (sentence,) = depth_sentences(made_sweep(("a", levels)))
     assert sentence.startswith(words)
