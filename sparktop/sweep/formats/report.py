@@ -492,8 +492,7 @@ def lengths_words(result: SweepResult) -> str:
     if result.plan.prompts is not None:
         counted_tokens = result.counted_prompt_tokens
         return "an unknown number of" if counted_tokens is None else f"{counted_tokens:,.0f}"
-    *others, last = [f"{length:,}" for length in result.prompt_lengths()] or ["?"]
-    return f"{', '.join(others)} and {last}" if others else last
+    return names_in_words([f"{length:,}" for length in result.prompt_lengths()] or ["?"])
 
 
 _TOKENS_FROM = {

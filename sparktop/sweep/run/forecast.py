@@ -309,7 +309,7 @@ class Forecast(Struct, frozen=True):
     fills_slots: bool = False
     """Whether the last of them is as many requests as the servers run at once."""
     refused: str = ""
-    """Which lengths the servers will refuse, see `beyond_contexts`; they are in the other figures."""
+    """Which lengths will be left out, see `beyond_contexts`; they are in the other figures."""
 
 
 def forecast(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | None = None) -> Forecast:

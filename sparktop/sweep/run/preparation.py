@@ -390,7 +390,7 @@ def beyond_context(plan: Plan, length: int, views: Iterable[BackendView], depth:
 
 
 def beyond_contexts(plan: Plan, snapshot: Snapshot) -> tuple[str, bool]:
-    """Return (which lengths targets will refuse, by what their servers report; whether these are all).
+    """Return (which lengths will be left out, by what their servers report; whether these are all).
 
     It is ("", False) if none is known, and where the largest length that fits is searched for.
     """
@@ -403,7 +403,7 @@ def beyond_contexts(plan: Plan, snapshot: Snapshot) -> tuple[str, bool]:
     known = [reason for reason in reasons if reason is not None]
     if plan.longest or not known:
         return "", False
-    count = f"{len(known)} of {len(reasons)} lengths will be refused: " if len(known) < len(reasons) else ""
+    count = f"{len(known)} of {len(reasons)} lengths will be left out: " if len(known) < len(reasons) else ""
     return count + known[0], not count
 
 

@@ -165,7 +165,7 @@ def routing_test(sequence: Sequence[str]) -> dict[str, JsonValue]:
     word = "bunched" if runs < mean else "alternating"
     if runs_p >= SIGNIFICANT:
         word = "random"
-    changes = f"the server changed {runs - 1} times (random order: about {mean - 1:.0f})"
+    changes = f"changes of the server: {runs - 1} (random order: about {mean - 1:.0f})"
     sentence = _routing_sentence(word, split, changes, totals_p)
     return {**result, "word": word, "runs_p": runs_p, "sentence": sentence}
 

@@ -202,7 +202,7 @@ def test_waves_are_bunched() -> None:
     assert found["totals_p"] == pytest.approx(1.0)
     assert found["sentence"] == (
         "requests in a row often went to the same server: a 24, b 24 in all; "
-        "the server changed 5 times (random order: about 24)"
+        "changes of the server: 5 (random order: about 24)"
     )
 
 

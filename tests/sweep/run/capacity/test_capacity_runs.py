@@ -125,14 +125,14 @@ TARGETS = (SweepTarget("spark-a", "http://127.0.0.1:1"),)
         ({"prompt_lengths": (9000,)}, "{}pp 9,000 and tg 64 need 9,064", True),
         (
             {"prompt_lengths": (9000, 64)},
-            "1 of 2 lengths will be refused: {}pp 9,000 and tg 64 need 9,064",
+            "1 of 2 lengths will be left out: {}pp 9,000 and tg 64 need 9,064",
             False,
         ),
         ({"prompt_lengths": (9000,), "longest": True}, "", False),
         ({"prompt_lengths": (128,)}, "", False),
         (
             {"pp": 2048, "tg": 128, "depths": (0, 4096, 8192)},
-            "2 of 3 lengths will be refused: {}depth 4,096, pp 2,048 and tg 128 need 6,272",
+            "2 of 3 lengths will be left out: {}depth 4,096, pp 2,048 and tg 128 need 6,272",
             False,
         ),
         ({"prompt_lengths": (4000,), "depths": (0, 3000), "whole": True}, "", False),
