@@ -262,6 +262,7 @@ def wrong_keys(keys: Mapping[str, str], presets: Sequence[str | None] = ()) -> d
         key.name: () for key in KEYS if key.yields and not set(key.keys).isdisjoint(moved.values())
     }
     owned = usual | without_keys | {place: (key,) for place, key in moved.items()}
+    # A key belongs to an action before any preset, and to the first of several presets.
     for place, key in moved.items():
         for owner, owner_keys in owned.items():
             is_before = isinstance(owner, str) or (isinstance(place, int) and owner < place)

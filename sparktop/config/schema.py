@@ -516,10 +516,7 @@ _RECORDER = {
     "incidents": _steers(_list(_one_of(*ALERT_KINDS))),
 }
 _GUARD = {"min_headroom_gib": Setting(_FROM_0), "max_gpu_c": Setting(_FROM_0)}
-_MODEL = {
-    "bytes_per_token_gb": Setting(_LIMIT),
-    "cudagraph_capture_sizes": Setting(_list(_COUNT)),
-}
+_MODEL = {"bytes_per_token_gb": Setting(_LIMIT), "cudagraph_capture_sizes": Setting(_list(_COUNT))}
 _VIEW = {
     "graphs": Setting(_one_of("braille dots", "blocks")),
     "window_s": Setting(_one_of(60, 120, 300, 900)),

@@ -79,7 +79,9 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         settings_of_table: Plain = settings.get(name, {})
         return settings_of_table
 
-    routers = settings.get("routers", ())
+    routers, files = settings.get("routers", ()), settings.get("target_files", ())
+    watched = [router for router in routers if router.get("watched", True)]
+    others = [router for router in routers if not router.get("watched", True)]
     shared = {**table("recorder"), **table("diagnosis")}
     return _make(
         Watch,
@@ -88,13 +90,9 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
         env,
         nodes=make_each(NodeTarget, settings.get("nodes", ())),
         backends=make_each(BackendTarget, settings.get("backends", ())),
-        routers=make_each(RouterTarget, (router for router in routers if router.get("watched", True))),
-        sweep_routers=make_each(
-            RouterTarget, (router for router in routers if not router.get("watched", True))
-        ),
-        target_files=tuple(
-            _absolute_path(name, path, env) or name for name in settings.get("target_files", ())
-        ),
+        routers=make_each(RouterTarget, watched),
+        sweep_routers=make_each(RouterTarget, others),
+        target_files=tuple(_absolute_path(name, path, env) or name for name in files),
         prometheus=make_each(
             PrometheusTarget, ({"name": "prometheus", **given} for given in settings.get("prometheus", ()))
         ),

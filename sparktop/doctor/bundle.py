@@ -46,20 +46,9 @@ _SECRET_KEYS = frozenset({"headers", "webhook", "hook", "extra_body"})
 _TOKEN_FILES = frozenset({"token_file", "bearer_file"})
 """Settings that name files with a secret in the first line."""
 _ORDINARY = frozenset(
-    {
-        *ENGINES,
-        "auto",
-        "local",
-        "localhost",
-        "machine",
-        "node",
-        "prometheus",
-        "proxy",
-        "root",
-        "router",
-        "server",
-    }
-    | {"sparktop", "this machine", "litellm", "http", "https", "ssh", "agent", "error", "warning", "config"}
+    {*ENGINES, "auto", "local", "localhost", "machine", "node", "prometheus", "proxy"}
+    | {"root", "router", "server", "sparktop", "this machine", "litellm", "http", "https", "ssh"}
+    | {"agent", "error", "warning", "config"}
 )
 """Words of sparktop's own texts: who calls a server, a host or a user so is not known by it."""
 _NO_HOSTS = frozenset({"localhost", "(secret)", "(address)"})
@@ -225,13 +214,8 @@ def redactor_of(
 
     `own_names` are this machine's, `users` the names of who runs the program.
     """
-    targets: tuple[Target, ...] = (
-        *watch.nodes,
-        *watch.backends,
-        *watch.routers,
-        *watch.sweep_routers,
-        *watch.prometheus,
-    )
+    routers = (*watch.routers, *watch.sweep_routers)
+    targets: tuple[Target, ...] = (*watch.nodes, *watch.backends, *routers, *watch.prometheus)
     hosts = [urlsplit(target.url).hostname or "" for target in targets if target.url]
     ssh = [target.ssh.rpartition("@") for target in watch.nodes if target.ssh]
     of_environment = [value for name, value in env.items() if _SECRET_VARIABLE.search(name)]

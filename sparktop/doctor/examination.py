@@ -20,7 +20,7 @@ from sparktop.doctor.servers import check_backend, check_port, check_prometheus,
 from sparktop.hardware.identity import is_here
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample, Workloads
-from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Watch
+from sparktop.model.targets import BackendTarget, NodeTarget, PrometheusTarget, RouterTarget, Target, Watch
 from sparktop.sources.source import PollResult, Source
 from sparktop.watch.discovery import Found, discover
 from sparktop.watch.listed import read_lists
@@ -101,10 +101,9 @@ def _processes_here(target: BackendTarget, this_machine: tuple[PollResult, NodeI
 
 def _hosts(watch: Watch) -> list[str]:
     """Return the host of every watched URL, and every host to search; a host can occur repeatedly."""
-    urls = [target.url for target in watch.backends]
-    urls += [target.url for target in (*watch.routers, *watch.sweep_routers)]
-    urls += [target.url for target in watch.nodes if target.url]
-    urls += [target.url for target in watch.prometheus]
+    routers = (*watch.routers, *watch.sweep_routers)
+    targets: tuple[Target, ...] = (*watch.backends, *routers, *watch.nodes, *watch.prometheus)
+    urls = [target.url for target in targets if target.url]
     return [*watch.discover, *(host for host, _ in filter(None, map(host_port_of, urls)))]
 
 

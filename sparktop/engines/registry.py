@@ -267,11 +267,7 @@ _PLAIN = frozenset({"python", "process", "go", "http", "promhttp", "nodejs", "jv
 
 
 def read_page(
-    body: bytes,
-    *,
-    at: float,
-    engine: str = "auto",
-    answer_ms: float | None = None,
+    body: bytes, *, at: float, engine: str = "auto", answer_ms: float | None = None
 ) -> EngineSample:
     """Parse the response of the route where `engine` is polled (`/metrics` for "auto").
 

@@ -322,13 +322,7 @@ def _count_notices(counts: dict[str, float]) -> None:
 # The page as a whole.
 
 
-_OF_ONE_PROCESS = (
-    START,
-    "python_info",
-    "go_info",
-    "vllm:generation_tokens_created",
-    f"{_RUNNING}_created",
-)
+_OF_ONE_PROCESS = (START, "python_info", "go_info", "vllm:generation_tokens_created", f"{_RUNNING}_created")
 """Names that only a page of a single process has."""
 NAMES = names_of(FIELDS, HISTOGRAMS, CPU, _CONFIG, *_OF_ONE_PROCESS, *EXTRAS.names)
 """Every metric name that is read, spelled as on the page."""

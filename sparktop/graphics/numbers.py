@@ -60,10 +60,7 @@ def _metric_units(suffix: str, short: str) -> tuple[_Unit, ...]:
 _COUNT = (_Unit(1.0, ("",), ((10_000.0, 0),), has_commas=True), *_metric_units("", ""))
 _RATE = (_Unit(1.0, ("",), ((100.0, 1), (100_000.0, 0)), has_commas=True), *_metric_units("", ""))
 _PERCENT = (_Unit(1.0, (" %",), ((1000.0, 0),)), *_metric_units(" %", " %"))
-_MHZ = (
-    _Unit(1.0, (" MHz", "MHz", "M"), ((10_000.0, 0),)),
-    _Unit(1e3, (" GHz", "GHz", "G"), _THREE_DIGITS),
-)
+_MHZ = (_Unit(1.0, (" MHz", "MHz", "M"), ((10_000.0, 0),)), _Unit(1e3, (" GHz", "GHz", "G"), _THREE_DIGITS))
 _CLOCK = (_Unit(1.0, ("",), ((10_000.0, 0),)), *_metric_units("", ""))
 _SECONDS = (
     _Unit(1e-6, (" µs", "µs"), ((100.0, 0),)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -175,21 +175,13 @@ class CpuReader:
         before, self._before = self._before, ticks
         if self._designs is None or ticks.keys() != before.keys():
             self._designs, self.line = read_cores(self._root)  # a core that came online was in no list before
-        passed = self._at is not None and now > self._at
+        earlier = before if self._at is not None and now > self._at else {}
         self._at = now
-        earlier = before if passed else {}
         numbers = [number for number in ticks if number != _ALL]
         shares = [_busy_percent(earlier.get(number), ticks[number]) for number in numbers]
         cores = tuple(share for share in shares if share is not None)
         places = {number: index for index, number in enumerate(numbers)}
-        groups = []
-        for design in self._designs:
-            online = [core for core in design.cores if core in places]
-            both = [core for core in online if core in earlier]
-            percent = _busy_percent(
-                _sum_ticks(earlier[core] for core in both), _sum_ticks(ticks[core] for core in both)
-            )
-            groups.append(replace(design, cores=tuple(places[core] for core in online), percent=percent))
+        groups = (_with_use(design, places, earlier, ticks) for design in self._designs)
         try:
             load1 = float((read_bytes(self._loadavg) or b"").split()[0])
         except (ValueError, IndexError):
@@ -202,6 +194,19 @@ class CpuReader:
             load1=load1,
             groups=tuple(group for group in groups if group.cores),
         )
+
+
+def _with_use(
+    design: CoreGroup, places: Mapping[int, int], earlier: Mapping[int, _Ticks], ticks: Mapping[int, _Ticks]
+) -> CoreGroup:
+    """Return a core design with its use in percent, and with the places of its cores that are online.
+
+    `places` has the place of each of these in the reading, by its number.
+    """
+    online = [core for core in design.cores if core in places]
+    both = [core for core in online if core in earlier]
+    before, now = _sum_ticks(earlier[core] for core in both), _sum_ticks(ticks[core] for core in both)
+    return replace(design, cores=tuple(places[core] for core in online), percent=_busy_percent(before, now))
 
 
 def _sum_ticks(ticks: Iterable[_Ticks]) -> _Ticks:

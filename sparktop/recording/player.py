@@ -164,13 +164,8 @@ class Recording:
                     break
                 record = clock.correct(record)
                 wall = record.instant.wall
-                if (
-                    after is not None
-                    and played is not None
-                    and played < after.instant.wall < wall
-                    and wall - played > _CONTINUOUS
-                ):
-                    break  # behind a gap that `after` fills, though in the frame of those before the gap
+                if after is not None and _is_gap(played, wall, around=after.instant.wall):
+                    break  # what fills the gap comes first, though this is in the frame of those before it
                 if played is None or wall > played or path == played_path:
                     played, played_path = wall, path
                     yield record
@@ -364,6 +359,11 @@ CLOCK_ERROR_S = 1.0
 clock."""
 _CONTINUOUS = timedelta(seconds=90)
 """Two frames of a file whose beginnings are farther apart have a gap between them."""
+
+
+def _is_gap(before: datetime | None, after: datetime, *, around: datetime) -> bool:
+    """Return whether the time `around` is in a gap of a recording, between two of its records."""
+    return before is not None and before < around < after and after - before > _CONTINUOUS
 
 
 class FrameStart(Struct, frozen=True):

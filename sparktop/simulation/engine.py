@@ -788,6 +788,7 @@ class StepCost(Struct, frozen=True):
         return reading_s * self._reading_factor(slower) + computing_s * slower
 
     def _weights_s(self, rows: int) -> float:
+        """Return the seconds in which a step of `rows` tokens reads weights; with more rows, more experts."""
         weights_s: float = min(self.weights_one_s * rows**self.weights_exponent, self.weights_all_s)
         return weights_s
 
@@ -805,6 +806,7 @@ class StepCost(Struct, frozen=True):
         return requests * self.context_token_s * self._reading_factor(REFERENCE_CLOCK_MHZ / clock_mhz)
 
     def _reading_factor(self, slower: float) -> float:
+        """Return by which factor reading takes longer at a clock that is slower by the factor `slower`."""
         return 1.0 + self.weights_clock_share * (slower - 1.0)
 
 

@@ -39,12 +39,14 @@ class _Expiring:
         self._until = -math.inf
 
     def add(self, now: float) -> None:
+        """Count something that happened at the time `now`."""
         count = self.at(now)
         if not count:
             self._until = now + WINDOW_S
         self._count = count + 1
 
     def at(self, now: float) -> int:
+        """Return the count at the time `now`."""
         return self._count if now <= self._until else 0
 
 

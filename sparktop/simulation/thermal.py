@@ -142,6 +142,7 @@ class NodeThermal:
         return 0.0 if self._busy_since_s is None else max(0.0, at - self._busy_since_s)
 
     def _settle(self, at: float) -> None:
+        """Move temperature, energy and throttled seconds to the time `at`, before the power changes."""
         if at <= self._at:
             return
         self._throttled_s = self.throttled_s(at)

@@ -174,11 +174,11 @@ class RouterSource(HttpSource):
             answer = await self._get(LIVELINESS, deadline_s)
         except AnswerError as error:
             self._forget_reports()
-            if error.kind is FailureKind.NOT_FOUND:
-                note = f"{self._where} answers, but not as a router that this version knows"
-                other_reading = await self._read_other(end - asyncio.get_running_loop().time())
-                return other_reading or RouterSample(self._clock(), note=clean(note))
-            return error.failure(self._clock())
+            if error.kind is not FailureKind.NOT_FOUND:
+                return error.failure(self._clock())
+            note = f"{self._where} answers, but not as a router that this version knows"
+            other_reading = await self._read_other(end - asyncio.get_running_loop().time())
+            return other_reading or RouterSample(self._clock(), note=clean(note))
         if not is_litellm(answer.body):
             self._forget_reports()
             note = f"{self._where} answers {LIVELINESS}, but not as LiteLLM does"

@@ -217,12 +217,7 @@ def _label(host: str) -> str:
 class _HostSearch:
     """The search for servers on one host."""
 
-    def __init__(
-        self,
-        host: str,
-        answer_timeout_s: float,
-        ports: Ports,
-    ) -> None:
+    def __init__(self, host: str, answer_timeout_s: float, ports: Ports) -> None:
         self._host = host
         self._label = _label(host)
         self._answer_timeout_s = answer_timeout_s

@@ -250,10 +250,7 @@ class Finder:
         Raises:
             AnswerError: a query failed.
         """
-        all_jobs = {
-            *jobs,
-            *({server.key.job for server in self.servers} if not self.federated else ()),
-        }
+        all_jobs = {*jobs, *({server.key.job for server in self.servers} if not self.federated else ())}
         if not all_jobs:
             return
         self.dead = await down_targets(self._client, all_jobs)

@@ -245,7 +245,8 @@ async def follow_sparkrun(
             if address not in watched or followed.get(address, backend) != backend
         ]
         jobs = {_host_and_port(job.url): job for job in await find_answering(ways, changed)}
-        hosts = dict.fromkeys((*listed.default, *(host for job in jobs.values() for host in job.nodes)))
+        job_hosts = (host for job in jobs.values() for host in job.nodes)
+        hosts = dict.fromkeys((*listed.default, *job_hosts))
         names_by_host = await watch_nodes([listed.nodes[host] for host in hosts if host in listed.nodes])
         watch_backends([job for address, job in jobs.items() if address not in watched], names_by_host)
         for address, job in jobs.items():
