@@ -53,17 +53,7 @@ COLOR_ROLES = (
 )
 """Roles with a single colour in every theme file."""
 
-GRADIENT_ROLES = (
-    "generation",
-    "prompt",
-    "running",
-    "waiting",
-    "cpu",
-    "gpu",
-    "memory",
-    "network",
-    "load",
-)
+GRADIENT_ROLES = ("generation", "prompt", "running", "waiting", "cpu", "gpu", "memory", "network", "load")
 """Roles with a gradient in every theme: one or more colours, from low to high."""
 
 ANSI_NAMES = tuple(

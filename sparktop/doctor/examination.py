@@ -219,8 +219,7 @@ _MOST_LISTED = 32
 
 
 async def read_listed(
-    watch: Watch,
-    home: Path | None = None,
+    watch: Watch, home: Path | None = None
 ) -> tuple[list[Check], list[BackendTarget], list[NodeTarget]]:
     """Read the files that `watch` names; `home` is the home directory, for sparkrun's.
 

@@ -178,18 +178,8 @@ _DMI = "sys/devices/virtual/dmi/id"
 _READ_AGAIN_S = 60.0
 """Seconds between two reads of addresses and host name, which seldom change while a machine runs."""
 _PLACEHOLDERS = frozenset(
-    {
-        "",
-        "default string",
-        "none",
-        "not applicable",
-        "not specified",
-        "o.e.m.",
-        "system manufacturer",
-        "system product name",
-        "to be filled by o.e.m.",
-        "unknown",
-    }
+    {"", "default string", "none", "not applicable", "not specified", "o.e.m.", "system manufacturer"}
+    | {"system product name", "to be filled by o.e.m.", "unknown"}
 )
 """What manufacturers leave in the DMI table instead of a value."""
 
