@@ -23,7 +23,7 @@ from sparktop.sweep.plan.slo import plain_words, runs_needed, words_of
 from sparktop.sweep.plan.traces import TraceReplay
 from sparktop.sweep.result.results import LevelResult, SweepResult
 from sparktop.sweep.run.open_loop import ramp_s, tail_s
-from sparktop.sweep.run.preparation import beyond_contexts
+from sparktop.sweep.run.preparation import beyond_contexts, without_refused
 from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
 from sparktop.sweep.run.server_side import watched_slots
@@ -309,7 +309,7 @@ class Forecast(Struct, frozen=True):
     fills_slots: bool = False
     """Whether the last of them is as many requests as the servers run at once."""
     refused: str = ""
-    """Which lengths will be left out, see `beyond_contexts`; they are in the other figures."""
+    """Which lengths will be left out, see `beyond_contexts`."""
 
 
 def forecast(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | None = None) -> Forecast:
@@ -317,6 +317,8 @@ def forecast(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | No
 
     `snapshot` has the watched servers, which say how many requests they run at once.
     """
+    refused = "" if snapshot is None else beyond_contexts(plan, snapshot)[0]
+    plan = plan if snapshot is None else without_refused(plan, snapshot)
     if plan.capacity is not None:
         levels, seconds = MOST_SEARCH_RUNS * len(plan.targets), most_seconds(plan)
         return Forecast("for the search", levels, TimeRange(seconds / 3, seconds))
@@ -351,7 +353,7 @@ def forecast(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | No
         at_least=plan.searches or plan.more_runs or bool(limits),
         higher=() if highest is None else tuple(doublings(max(plan.concurrency), highest)),
         fills_slots=highest is not None and highest < (plan.climb_to or 0),  # else the plan sets the limit
-        refused="" if snapshot is None else beyond_contexts(plan, snapshot)[0],
+        refused=refused,
     )
 
 

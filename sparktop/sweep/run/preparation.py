@@ -394,17 +394,36 @@ def beyond_contexts(plan: Plan, snapshot: Snapshot) -> tuple[str, bool]:
 
     It is ("", False) if none is known, and where the largest length that fits is searched for.
     """
-    reasons = [
-        beyond_context(plan, length, _server_views(target, snapshot), depth)
-        for target in plan.targets
-        for depth in ((0,) if plan.whole else plan.depths or (0,))
-        for length in plan.lengths
-    ]
-    known = [reason for reason in reasons if reason is not None]
+    reasons = _refusals(plan, snapshot)
+    known = [reason for _, reason in reasons if reason is not None]
     if plan.longest or not known:
         return "", False
     count = f"{len(known)} of {len(reasons)} lengths will be left out: " if len(known) < len(reasons) else ""
     return count + known[0], not count
+
+
+def without_refused(plan: Plan, snapshot: Snapshot) -> Plan:
+    """Return the plan without the lengths and contexts that all servers refuse, see `beyond_contexts`."""
+    fitting = [level for level, reason in _refusals(plan, snapshot) if reason is None]
+    if plan.longest or not fitting:
+        return plan
+    fitting_lengths, fitting_depths = {length for length, _ in fitting}, {depth for _, depth in fitting}
+    return replace(
+        plan,
+        prompt_lengths=tuple(length for length in plan.prompt_lengths if length in fitting_lengths),
+        depths=tuple(depth for depth in plan.depths if plan.whole or depth in fitting_depths),
+    )
+
+
+def _refusals(plan: Plan, snapshot: Snapshot) -> list[tuple[tuple[int, int], str | None]]:
+    """Return ((length, depth), why it exceeds the context or None) of every length on every target."""
+    depths = (0,) if plan.whole else plan.depths or (0,)
+    return [
+        ((length, depth), beyond_context(plan, length, _server_views(target, snapshot), depth))
+        for target in plan.targets
+        for depth in depths
+        for length in plan.lengths
+    ]
 
 
 def reported_context(views: Iterable[BackendView], words: Iterable[str]) -> int | None:

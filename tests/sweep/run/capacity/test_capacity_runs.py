@@ -154,6 +154,19 @@ def test_what_no_server_takes_is_known_before(
         assert said.endswith(f"; {words}" if words else ")")
 
 
+def test_a_forecast_leaves_out_what_no_server_takes() -> None:
+    """Its figures are those of what is sent; a context that one of two targets takes stays."""
+    rivals = (*TARGETS, SweepTarget("spark-b", "http://127.0.0.1:2"))
+    limits = {"spark-a": 4_096, "spark-b": 16_384}
+    views = [
+        BackendView(target.name, target.url, "g", max_model_len=limits[target.name]) for target in rivals
+    ]
+    snapshot = Snapshot(datetime.now(UTC), 1.0, 1.0, 2.0, backends=tuple(views))
+    plan = Plan(TARGETS, pp=2048, tg=128, depths=(0, 4096, 8192))
+    assert forecast(plan, (), snapshot).levels == forecast(replace(plan, depths=(0,)), ()).levels
+    assert forecast(replace(plan, targets=rivals), (), snapshot).levels == 6 * len(plan.concurrency)
+
+
 def test_what_the_user_chose_stays() -> None:
     """A workload that was named is not replaced, also where it does not fit; the message has what fits."""
     spec = SweepSpec(workload="coder-quick")
