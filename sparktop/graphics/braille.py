@@ -194,10 +194,6 @@ def _stack_heights(lower: GraphValues, upper: GraphValues, height: int, top: flo
     dots, is_low = _DOTS * height, height <= _LOW
     little = _LITTLE if is_low else 0.0
     bases, tops = _without_negative(lower), _without_negative(upper)
-    count = max(len(bases), len(tops))
-    unknown: list[float | None] = [None]
-    bases = unknown * (count - len(bases)) + bases
-    tops = unknown * (count - len(tops)) + tops
     totals = [
         base if top_value is None else (base or 0.0) + top_value
         for base, top_value in zip(bases, tops, strict=True)
@@ -316,10 +312,10 @@ def draw_stacked(
 ) -> list[LayeredRow]:
     """Draw an area graph of `upper` on top of one of `lower`; return rows of (text, layer) segments.
 
-    There are `height` rows of `width` cells. Layer 0 is `lower` in solid dots, 1 is `upper` in sparse dots,
-    and 2 is an empty row. A cell has the layer that has more of the cell's dots, `lower` when equal; but
-    wherever `upper` is above 0, at least one cell of that column has its layer. In a graph of one or two
-    rows that is left out: there a single cell would look like much.
+    Both have the same time slots. There are `height` rows of `width` cells. Layer 0 is `lower` in solid dots,
+    1 is `upper` in sparse dots, and 2 is an empty row. A cell has the layer that has more of the cell's dots,
+    `lower` when equal; but wherever `upper` is above 0, at least one cell of that column has its layer. In a
+    graph of one or two rows that is left out: there a single cell would look like much.
     `end_slot` is the number of the newest values' time slot: an odd slot is the right dot column of a cell,
     an even slot the left one.
     """

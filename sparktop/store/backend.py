@@ -137,8 +137,6 @@ class BackendTrack:
         self._drawn_at = self._shown_at = -math.inf
         """Times of the newest samples in the histories and in the view; -infinity after a failure."""
         self._paced_at = -math.inf
-        self._quick = False
-        """True if the newest sample arrived clearly sooner than the configured interval."""
         self._figures = LoadFigures()
         """What the state was judged by at the newest poll."""
         self._limit: Limit | None = None
@@ -289,7 +287,6 @@ class BackendTrack:
             self._count_changes(interval_s)
         # The text of the page has been recorded, and would be most of what is kept of a server: 65 kB.
         sample = replace(sample, page=None)
-        self._quick = at - last_at < _QUICK_SHARE * interval_s
         kind, sample = self._count_sample(sample, wall_at, interval_s)
         self.health.good(at)
         lanes, continues = sample.lanes, kind is LinkKind.CONTINUES
@@ -421,7 +418,7 @@ class BackendTrack:
         if batch is None or max(counts) - min(counts) > max(1.0, _STEADY * running):
             self._baseline.pause()
             return step_ms
-        if self._quick and at - self._paced_at < interval_s:
+        if at - self._paced_at < _QUICK_SHARE * interval_s:
             # Samples whose windows mostly overlap add no information.
             self.step_pace, self.steady = pace, steady
         else:
@@ -471,10 +468,10 @@ class BackendTrack:
     ) -> BackendHistory:
         """Append the newest values to the histories; return the histories.
 
-        At most one point per configured interval is added, so that a graph covers the same time whether the
-        backend is polled once or four times a second.
+        Points are about a configured interval apart, so that a graph covers the same time however often the
+        backend is polled.
         """
-        if self._quick and at // interval_s == self._drawn_at // interval_s:
+        if at - self._drawn_at < _QUICK_SHARE * interval_s:
             return view.history
         self._drawn_at = at
         points = graph_points(view, self._window, interval_s) | {"step_ms": step_ms}

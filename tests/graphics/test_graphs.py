@@ -26,6 +26,8 @@ VALUE = st.one_of(
     st.sampled_from([0.0, math.nan, math.inf, -3.0]),
 )
 VALUES = st.lists(VALUE, max_size=24)
+PAIRS = st.lists(st.tuples(VALUE, VALUE), max_size=24)
+Pairs = list[tuple[float | None, float | None]]
 SIZE = {"width": st.integers(1, 9), "height": st.integers(1, 5), "end_slot": st.integers(-3, 40)}
 TOP = st.sampled_from([1.0, 10.0, 100.0, 99.9])
 moderate = settings(
@@ -68,19 +70,14 @@ def test_an_area_is_filled_up_to_each_value(
 
 
 @moderate
-@given(lower=VALUES, upper=VALUES, top=TOP, **SIZE)
-@example(lower=[0.0, 98.0], upper=[4.0, 1.0], top=100.0, width=1, height=6, end_slot=1)
-@example(lower=[100.0, 100.0], upper=[1.0, 1.0], top=100.0, width=1, height=2, end_slot=1)
+@given(both=PAIRS, top=TOP, **SIZE)
+@example(both=[(0.0, 4.0), (98.0, 1.0)], top=100.0, width=1, height=6, end_slot=1)
+@example(both=[(100.0, 1.0), (100.0, 1.0)], top=100.0, width=1, height=2, end_slot=1)
 def test_a_stack_shows_both_layers(
-    read_dots: Reader,
-    lower: list[float | None],
-    upper: list[float | None],
-    width: int,
-    height: int,
-    end_slot: int,
-    top: float,
+    read_dots: Reader, both: Pairs, width: int, height: int, end_slot: int, top: float
 ) -> None:
     """Every row has the requested width, and each column is as high as the sum of both values."""
+    lower, upper = [low for low, _ in both], [high for _, high in both]
     rows = draw_stacked(lower, upper, width, height, top, end_slot=end_slot)
     texts = ["".join(text for text, _ in row) for row in rows]
     assert [len(text) for text in texts] == [width] * height
@@ -95,16 +92,15 @@ def test_a_stack_shows_both_layers(
 
 
 @moderate
-@given(lower=VALUES, upper=VALUES, top=TOP, **SIZE)
-@example(lower=[24.0, 24.0], upper=[4.0, 0.0], top=32.0, width=1, height=1, end_slot=1)
-@example(lower=[1.0, 1.0], upper=[0.01, 0.0], top=32.0, width=1, height=3, end_slot=1)
-def test_waiting_is_never_invisible(
-    lower: list[float | None], upper: list[float | None], width: int, height: int, end_slot: int, top: float
-) -> None:
+@given(both=PAIRS, top=TOP, **SIZE)
+@example(both=[(24.0, 4.0), (24.0, 0.0)], top=32.0, width=1, height=1, end_slot=1)
+@example(both=[(1.0, 0.01), (1.0, 0.0)], top=32.0, width=1, height=3, end_slot=1)
+def test_waiting_is_never_invisible(both: Pairs, width: int, height: int, end_slot: int, top: float) -> None:
     """Each column of cells in which a request waited has a cell in the colour of waiting.
 
     Graphs of one or two rows are an exception: there one cell would look like a large share.
     """
+    lower, upper = [low for low, _ in both], [high for _, high in both]
     rows = draw_stacked(lower, upper, width, height, top, end_slot=end_slot)
     layers = [[layer for text, layer in row for _ in text] for row in rows]
     pairs = zip(slots(lower, width, end_slot), slots(upper, width, end_slot), strict=True)
