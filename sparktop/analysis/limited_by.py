@@ -857,7 +857,7 @@ def _limit_inside(evidence: Evidence, load: ServerLoad) -> Limit:
         return limit or step_limit(evidence, load, cost)
     limit = (kv_limit(evidence, load) if load.preempted else None) or prefill_limit(load, cost)
     return limit or _unknown_limit(
-        f"requests wait {100 * queued:.0f} % of the time, neither always nor never"
+        f"requests waited {100 * queued:.0f} % of the time, neither always nor never"
     )
 
 
