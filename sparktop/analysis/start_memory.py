@@ -201,7 +201,7 @@ def loader_extra(starts: Iterable[PastStart], host: str, engine: str, total_byte
 def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = False) -> Finding:
     """Return whether `need` fits into `room`, of no subject; `held_bytes` of the room are its own already.
 
-    Its line is such as "needs 96 GiB, 88 GiB can be had: 8 GiB short". It has a severity exactly if memory is
+    Its line is such as "needs 96 GiB, can get 88 GiB: 8 GiB short". It has a severity exactly if memory is
     short, and is unknown if that is not known. What `was_short` a moment ago stays so until it fits clearly.
     """
     lack, spare = (_CLEARLY_BYTES // 2, _CLEARLY_BYTES // 2) if was_short else (_CLEARLY_BYTES, 0)
@@ -209,7 +209,7 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
     before = min(free, room.before_drop_bytes + held_bytes)
     guard, limit = room.guard_limit()
     left = math.inf if room.available_bytes is None else room.available_bytes + held_bytes - size
-    said = f"needs {'at least ' if need.at_least else ''}{_gib(size)} GiB, {_gib(free)} GiB can be had"
+    said = f"needs {'at least ' if need.at_least else ''}{_gib(size)} GiB, can get {_gib(free)} GiB"
     unknown, short, by_cache = "not known if it fits", _gib(size - free), f"{_gib(free - before)} GiB of"
     acts, advice = bool(guard) and left < limit + spare, FINDINGS[SHORT].advice
     outcomes: tuple[tuple[bool, str, bool | None, str | None], ...] = (
@@ -226,7 +226,7 @@ def fit_of(need: Need, room: Room, *, held_bytes: int = 0, was_short: bool = Fal
     cached = "" if _gib(before) == _gib(free) else f", {by_cache} them by dropping file cache"
     rows = [
         ("need", need.basis if need.size_bytes is None else f"{_gib(size)} GiB: {need.basis}"),
-        ("can be had", f"{_gib(free)} GiB{cached}"),
+        ("can get", f"{_gib(free)} GiB{cached}"),
         *([(guard, f"ends a process where less than {_gib(limit)} GiB are available")] if guard else []),
     ]
     return Finding(

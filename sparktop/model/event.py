@@ -44,7 +44,7 @@ _ALERTS: Mapping[str, Condition] = {
     "aborted": Condition("clients leave", "its clients leave early", "is it too slow for their time limit?"),
     "lmcache-failures": Condition("LMCache fails", "has an LMCache that fails", "read its log", "z"),
     "lmcache": Condition("LMCache unhealthy", "has an unhealthy LMCache", "read its log", "z"),
-    "deployments": Condition("deployment fails", "a deployment fails", "read its log"),
+    "deployments": Condition("deployment fails", "a deployment fails", "see which one"),
     "headroom": Condition("low memory", hint="see which process grows", key="P"),
     "headroom-limit": Condition("memory runs low", hint="see which process grows", key="P"),
     "swap-in": Condition("swapping", "swaps", "see which process grows", "P"),
@@ -154,6 +154,8 @@ class Alert(Struct, frozen=True):
     """`since` in monotonic seconds, so that a duration does not depend on the wall clock."""
     worst: Severity | None = None
     """Highest severity since it began; None where that is not known."""
+    worst_since: datetime | None = None
+    """Time since when `worst` is its highest severity, UTC; None where that is not known."""
 
 
 class Event(Struct, frozen=True):

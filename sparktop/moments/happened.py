@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.graphics.numbers import signed
+from sparktop.graphics.numbers import age, signed
 from sparktop.model.event import Event, Phase, Severity, condition_label
 from sparktop.model.figures import Figure
 from sparktop.model.judgement import Name, whole_percent_change
@@ -477,10 +477,12 @@ def _join_conditions(lines: Sequence[Line]) -> list[Line]:
 
 def _with_sequel(line: Line, sequel: Line) -> Line:
     """Return one line of a condition and what became of it."""
+    at = min(line.at, sequel.began or line.at)
+    later = f"{age((sequel.at - at).total_seconds())} later " if sequel.phase is Phase.WORSE else ""
     return replace(
         line,
-        at=min(line.at, sequel.began or line.at),
-        words=f"{line.words}; {sequel.words}",
+        at=at,
+        words=f"{line.words}; {later}{sequel.words}",
         severity=max(line.severity, sequel.severity, key=lambda severity: severity.rank),
         until=sequel.at if sequel.phase is Phase.END else line.until,
         phase=sequel.phase,

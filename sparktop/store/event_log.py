@@ -10,6 +10,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 
 from msgspec import Struct, field
@@ -314,9 +315,12 @@ class ActiveAlerts:
         """
         start = since or when
         old = self._alerts.get(alert_id) or self._adopted_alert(alert_id, start)
-        most_severe = severity
-        if old is not None and old.worst is not None and old.worst.rank > most_severe.rank:
-            most_severe = old.worst
+        most_severe: Severity = severity
+        worst_since: datetime | None = when.wall
+        if old is None:
+            worst_since = start.wall
+        elif old.worst is not None and old.worst.rank >= severity.rank:
+            most_severe, worst_since = old.worst, old.worst_since
         alert = Alert(
             alert_id,
             severity,
@@ -326,6 +330,7 @@ class ActiveAlerts:
             values,
             start.at if old is None else old.since_s,
             most_severe,
+            worst_since,
         )
         self._alerts[alert_id] = alert
         if silent:
@@ -392,8 +397,12 @@ class ActiveAlerts:
         self._adopted[alert.id] = (alert, at)
         if active is None:
             return False
-        worst = max(active.severity, alert.worst or alert.severity, key=_rank)
-        self._alerts[alert.id] = replace(active, since=alert.since, since_s=alert.since_s, worst=worst)
+        before = alert.worst or alert.severity
+        worst = max(active.severity, before, key=_rank)
+        worst_since = alert.worst_since if worst is before else active.worst_since
+        self._alerts[alert.id] = replace(
+            active, since=alert.since, since_s=alert.since_s, worst=worst, worst_since=worst_since
+        )
         return True
 
     def _adopted_alert(self, alert_id: str, start: Instant) -> Alert | None:

@@ -251,7 +251,7 @@ def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
         quantity="until_limit",
         window_s=trend.window_s,
         more={"slope_gib_per_min": None if slope is None else 60 * slope / GIB},
-        ends=f"memory left is below {limit:.3g} GiB: forecast ended" if track.limit_in_s == 0 else None,
+        ends=f"memory left is below {limit:.3g} GiB: forecast came true" if track.limit_in_s == 0 else None,
     )
 
 

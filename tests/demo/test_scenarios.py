@@ -82,7 +82,7 @@ def test_what_takes_the_memory_is_named_where_the_alert_sends_the_reader() -> No
     snapshot = Rehearsal(scenario=SCENARIOS["memory"]).play(230).snapshot()
     assert [one.id for one in snapshot.alerts] == ["node:spark-a:headroom"]
     said = [event.message for event in snapshot.events if event.phase is Phase.END]
-    assert said == ["memory left is below 8 GiB: forecast ended after 2 min"]
+    assert said == ["memory left is below 8 GiB: forecast came true after 2 min"]
     sample = snapshot.nodes[0].sample
     assert sample is not None
     assert sample.processes is not None

@@ -120,15 +120,15 @@ def test_any_text_is_a_server_or_one_clear_line(command: str) -> None:
 def test_a_share_that_fits_or_does_not() -> None:
     """By the share of the whole memory, and what the process has taken before it looks."""
     good = checks("vllm serve o/m --gpu-memory-utilization 0.6")
-    assert good["memory"].message == "vllm needs 76 GiB, 98 GiB can be had (likely)"
+    assert good["memory"].message == "vllm needs 76 GiB, can get 98 GiB (likely)"
     assert good["memory"].status is Status.OK
     cached = checks("vllm serve o/m --gpu-memory-utilization 0.7")["memory"]
-    assert cached.message == "vllm needs 88 GiB, 98 GiB can be had, 20 GiB of it file cache (likely)"
+    assert cached.message == "vllm needs 88 GiB, can get 98 GiB, 20 GiB of it file cache (likely)"
     assert "drop_caches" in cached.advice
     bad = checks("vllm serve o/m --gpu-memory-utilization 0.85")
     assert (bad["memory"].status, bad["memory"].message) == (
         Status.FAIL,
-        "vllm needs 106 GiB, 98 GiB can be had: 8.0 GiB short (likely)",
+        "vllm needs 106 GiB, can get 98 GiB: 8.0 GiB short (likely)",
     )
     assert bad["need"].message == "106 GiB: gpu_memory_utilization 0.85 of 122 GiB + 2.6 beside it"
 
@@ -138,16 +138,12 @@ def test_an_earlier_start_knows_better() -> None:
     asks = MemoryAsk(0.6)
     before = PastStart("spark", "vllm", "m", 200.0, ended_at=1.0, peak_bytes=90 * GIB, asks=asks)
     command = "vllm serve /m --gpu-memory-utilization 0.6"
-    assert checks(command, starts=(before,))["memory"].message.startswith(
-        "vllm needs 90 GiB, 98 GiB can be had"
-    )
+    assert checks(command, starts=(before,))["memory"].message.startswith("vllm needs 90 GiB, can get 98 GiB")
     other = replace(before, asks=MemoryAsk(0.5), peak_bytes=round((0.5 * 121.6 + 2.6 + 4) * GIB))
-    assert checks(command, starts=(other,))["memory"].message.startswith(
-        "vllm needs 80 GiB, 98 GiB can be had"
-    )
+    assert checks(command, starts=(other,))["memory"].message.startswith("vllm needs 80 GiB, can get 98 GiB")
     elsewhere = replace(before, host="spark-b")
     again = checks(command, starts=(elsewhere,))["memory"].message
-    assert again == "vllm needs 76 GiB, 98 GiB can be had (likely)"
+    assert again == "vllm needs 76 GiB, can get 98 GiB (likely)"
 
 
 def test_a_guard_that_would_act_is_named() -> None:
@@ -157,7 +153,7 @@ def test_a_guard_that_would_act_is_named() -> None:
     command = "vllm serve o/m --gpu-memory-utilization 0.75"
     found = checks(command, sample)
     assert found["memory"].status is Status.FAIL
-    said = "vllm needs 94 GiB, 98 GiB can be had: earlyoom acts below 12 GiB (likely)"
+    said = "vllm needs 94 GiB, can get 98 GiB: earlyoom acts below 12 GiB (likely)"
     assert found["memory"].message == said
     swap = replace(MEMORY, swap_total_bytes=16 * GIB, swap_used_bytes=GIB)
     assert checks(command, replace(sample, memory=swap))["memory"].status is Status.OK
@@ -187,7 +183,7 @@ def test_gpus_with_memory_of_their_own() -> None:
     )
     sample = NodeSample(1.0, memory=MemoryReading(unified=False), gpus=gpus)
     assert checks("vllm serve m --gpu-memory-utilization 0.9 -tp 2", sample)["memory"].message == (
-        "vllm needs 73 GiB, 78 GiB can be had (likely)"
+        "vllm needs 73 GiB, can get 78 GiB (likely)"
     )
     assert checks("vllm serve m --gpu-memory-utilization 0.9 -tp 3", sample)["memory"].status is Status.FAIL
 

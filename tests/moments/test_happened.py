@@ -362,8 +362,8 @@ def test_the_headline_names_the_main_event_s_line_with_the_time_that_the_list_gi
     ]
     found = replace(moment(event(270, "hot", "a"), event(285, "hot", "b"), *worse))
     text = moment_report(found, "md", at=at(300))
-    assert "**09:05:00 `a` 09:04:30: hot of a; now critical**" in text
-    assert "- 09:04:30 **critical** `a`: hot of a; now critical" in text
+    assert "**09:05:00 `a` 09:04:30: hot of a; 30 s later now critical**" in text
+    assert "- 09:04:30 **critical** `a`: hot of a; 30 s later now critical" in text
     folded = moment(*(event(298 + 20 * number, "state", "a") for number in range(3)))
     text = moment_report(folded, "md", at=at(298))
     assert "`a` 09:04:58 to 09:05:38: state" in text.partition("###")[0]

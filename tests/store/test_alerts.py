@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.model.engine import EngineSample, Histogram, LaneSample
@@ -25,9 +27,11 @@ from sparktop.model.node import (
     NodeSample,
     SensorReading,
 )
-from sparktop.model.snapshot import BackendState
+from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, Watch
 from sparktop.model.text import clean
+from sparktop.panels.board.events import events_screen
+from sparktop.panels.parts.text import row_text
 from sparktop.store import SourceKey
 from sparktop.store.alerts import judge_health
 from sparktop.store.event_log import ActiveAlerts, EventLog
@@ -88,6 +92,18 @@ def test_what_is_said_of_a_start_stays_while_its_server_does_not_answer() -> Non
     judge_health(active, key, health, Instant(5.0, EPOCH))
     left = [kind for kind in (*kinds, "unreachable") if active.get(f"{key.label}:{kind}") is not None]
     assert left == ["restarts", "start-short", "start-stuck", "unreachable"]
+
+
+def test_an_alert_keeps_since_when_it_is_critical() -> None:
+    """Its beginning is that of the warning; the screen names both, while it is critical."""
+    active, start = ActiveAlerts(EventLog()), Instant(1.0, EPOCH)
+    for after_s, severity in ((0.0, Severity.WARNING), (44.0, Severity.CRITICAL), (50.0, Severity.CRITICAL)):
+        active.hold("node:m:headroom", severity, "m", "7.9 GiB of memory left", {}, start.before(-after_s))
+    (alert,) = active.view()
+    assert (alert.since, alert.worst_since) == (EPOCH, EPOCH + timedelta(seconds=44))
+    for shown, is_said in ((alert, True), (replace(alert, severity=Severity.WARNING), False)):
+        rows = events_screen(Snapshot(EPOCH, 60.0, 1.0, 2.0, alerts=(shown,)), 120, 5)
+        assert (", critical since " in "".join(map(row_text, rows))) == is_said
 
 
 def test_a_dead_engine_is_an_alert_of_its_own(world: World) -> None:

@@ -279,14 +279,14 @@ def test_of_two_engines_on_a_machine_the_one_that_sleeps_is_judged() -> None:
     poll(12, spark(T0 + 12, {0: 2, 10: 45}, 30), asleep=True)
     first, second = world.snapshot().backends
     (found,) = first.findings
-    assert found.line == "waking needs 48 GiB, 30 GiB can be had: 18 GiB short"
+    assert found.line == "waking needs 48 GiB, can get 30 GiB: 18 GiB short"
     assert second.findings == ()
     (machine,) = world.snapshot().nodes
     assert [(one.line, one.severity) for one in machine.findings] == [(f"v: {found.line}", None)]
     assert [alert.id for alert in world.snapshot().alerts] == ["backend:v:start-short"]
     poll(14, spark(T0 + 14, {0: 2, 10: 10}, 65), asleep=True)
     assert [one.line for one in world.snapshot().backends[0].findings] == [
-        "waking needs 48 GiB, 65 GiB can be had"
+        "waking needs 48 GiB, can get 65 GiB"
     ]
     assert world.snapshot().alerts == ()
 

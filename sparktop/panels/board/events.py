@@ -54,7 +54,7 @@ _PLAIN = {
     "gpu_memory": "GPU memory",
     **dict.fromkeys(("headroom", "available"), "memory left"),
     "margin": "{} left to its thermal limit",
-    "free": "{} can be had",
+    "free": "can get {}",
     "free_before_drop": "{} without dropping the file cache",
     "until_limit": "time left",
     "peer_needs": "would need about {}",
@@ -185,6 +185,12 @@ def _entry(event: Alert | Event) -> _EventEntry:
     values = tuple(value_texts(event.values, f"{event.subject} {event.message}"))
     if isinstance(event, Alert):
         since = f"since {_time_of_day(event.since)}"
+        if (
+            event.worst_since is not None
+            and event.worst_since > event.since
+            and event.severity is event.worst
+        ):
+            since += f", {event.severity.value} since {_time_of_day(event.worst_since)}"
         return [sign, (f"{event.subject}: ", "title")], event.message, role, (since, *_of_now(values))
     # The last values of what has ended are from before the end, and would contradict it.
     head: Row = [sign, label(f"{_time_of_day(event.since)} "), (f"{event.subject}: ", "text")]

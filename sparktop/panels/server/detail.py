@@ -365,7 +365,11 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
         ),
         fact("finished", numbers.rate(view.requests_per_s, 6), "/s"),
         fact("in all", numbers.count(done, 6), " finished" if width >= WIDE_FACTS else ""),
-        fact("tok/step", numbers.rate(view.tokens_per_step if view.steps_per_s else None, 6), " (60 s)"),
+        fact(
+            "tok/step",
+            numbers.rate(view.tokens_per_step if view.steps_per_s else None, 6),
+            " +input",
+        ),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]
     return facts(cells, width)

@@ -113,7 +113,7 @@ def test_a_sleeping_server_says_first_whether_it_can_wake(
     playing: Snapshot, severity: Severity | None, short: str, sign: str
 ) -> None:
     """Where its queue has no room beside that, the line is of its memory, with the key for more."""
-    line = f"waking needs 82 GiB, {55 if short else 99} GiB can be had{':' if short else ''}{short}"
+    line = f"waking needs 82 GiB, can get {55 if short else 99} GiB{':' if short else ''}{short}"
     waking = Finding(
         FindingKind.START_SHORT if short else FindingKind.START_FITS, "spark-a", line, severity=severity
     )
