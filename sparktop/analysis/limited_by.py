@@ -856,9 +856,7 @@ def _limit_inside(evidence: Evidence, load: ServerLoad) -> Limit:
         limit = prefill_limit(load, cost) or held_back_limit(evidence, load)
         return limit or step_limit(evidence, load, cost)
     limit = (kv_limit(evidence, load) if load.preempted else None) or prefill_limit(load, cost)
-    return limit or _unknown_limit(
-        f"requests waited {100 * queued:.0f} % of the time, neither always nor never"
-    )
+    return limit or _unknown_limit(f"requests waited now and then ({100 * queued:.0f} % of the time)")
 
 
 def _has_room(evidence: Evidence, load: ServerLoad) -> bool:

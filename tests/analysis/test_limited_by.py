@@ -421,7 +421,7 @@ def test_no_limit_of_steps_is_named_while_requests_wait_and_none_runs(evidence: 
     last, words = window[-1], found.words
     if "none runs" in words or found.kind in {LimitKind.BANDWIDTH, LimitKind.DECODE}:
         assert ("none runs" in words) is bool(last.waiting and not last.running)
-    if (queue := re.search(r"requests waited (\d+) % of the time, neither", words)) is not None:
+    if (queue := re.search(r"requests waited now and then \((\d+) %", words)) is not None:
         assert round(100 * sum(bool(poll.waiting) for poll in window) / len(window)) == int(queue[1])
 
 
