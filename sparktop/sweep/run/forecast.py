@@ -406,8 +406,8 @@ def _duration_source(plan: Plan, earlier: Mapping[str, EarlierSweep | None]) -> 
         return "unknown: the servers decide how many levels"
     unknown = [name for name, sweep in earlier.items() if sweep is None]
     if unknown:
-        of = f" of {clean(names_in_words(unknown), 80)}" if len(unknown) < len(plan.targets) else ""
-        return f"not known yet: nothing like it{of} was measured"
+        of = f" on {clean(names_in_words(unknown), 80)}" if len(unknown) < len(plan.targets) else ""
+        return f"a guess: nothing like it was measured yet{of}"
     sweeps = {name: sweep for name, sweep in earlier.items() if sweep is not None}
     is_same = all(set(plan.levels(name)) <= sweep.run_s.keys() for name, sweep in sweeps.items())
     times = sorted({sweep.started_at for sweep in sweeps.values()})

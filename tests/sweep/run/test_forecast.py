@@ -111,12 +111,12 @@ def test_a_sweep_is_foretold_from_an_earlier_one(
 
 def test_another_server_or_model_tells_nothing() -> None:
     """A target is its address and, if one is requested, its model; nor does a level that went otherwise."""
-    none = "not known yet: nothing like it"
+    none = "a guess: nothing like it was measured yet"
     for target, is_known in ((replace(A, name="new"), True), (replace(A, model="m"), True)):
         found = forecast(replace(PLAN, targets=(target,)), [swept()])
         assert found.why.startswith("estimated from") is is_known
     assert forecast(replace(PLAN, targets=(replace(A, model="n"),)), [swept()]).why.startswith(none)
-    assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why == f"{none} of b was measured"
+    assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why == f"{none} on b"
     for wrong in (
         {"requests": Requests(ok=2, failed=1)},  # requests that failed return early
         {"validity": (Validity(code=CUT_SHORT, message="x"),)},
