@@ -42,11 +42,8 @@ CERTAIN_POINTS = 3.0
 """Error of a figure that is shown without one."""
 HEADS = (
     *("family", "steps", "runs", "really lost, %: median (range)", "shown, of judgements"),
-    *(
-        "points off, mean of a run: median / worst",
-        "runs within the error",
-        "random routing advised: gains, %",
-    ),
+    *("points off, mean of a run: median / worst", "runs within the error"),
+    "random routing advised: gains, %",
 )
 Task = tuple[int, str, str]
 """(index of the family, name in `STEPS`, seed)."""

@@ -133,9 +133,8 @@ def _cpu(family: Family) -> Setting:
 
 
 def _power(family: Family) -> Setting:
-    dice = family.dice
-    setting = dice.choice((_slots, _bandwidth, _prefill))(family)
-    return replace(setting, pinned_mhz=dice.uniform(400, 850))
+    setting = family.dice.choice((_slots, _bandwidth, _prefill))(family)
+    return replace(setting, pinned_mhz=family.dice.uniform(400, 850))
 
 
 def _network(family: Family) -> Setting:

@@ -41,7 +41,7 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import Level, concurrency_point
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.simulation.calibration import CLUSTER_TP2, GX10_PATCHED, LONG_CONTEXT, SOLO
-from sparktop.simulation.engine import Engine, EngineEvent, EngineProfile, SimulatedRequest
+from sparktop.simulation.engine import Engine, EngineProfile, SimulatedRequest
 from sparktop.simulation.thermal import NodeThermal
 from sparktop.store import SourceKey, Store
 from stage.clients import ClosedLoop, DirectDestination, VirtualTime
@@ -345,7 +345,7 @@ class Run:
             profile, nodes=self._heats, seed=seed, on_end=self._histograms.count_end, token_events=False
         )
         self.time = VirtualTime([engine])
-        self.time.listeners.append(self._hear)
+        self.time.listeners.append(lambda _, event: self._histograms.count_event(event))
         self._engine = engine
         self._readers = [self._reader(heat, rank, profile.nodes) for rank, heat in enumerate(self._heats)]
         names = tuple(f"m{rank}" for rank in range(profile.nodes)) if phase.watched else ()
@@ -362,10 +362,6 @@ class Run:
         self._sample: EngineSample | None = None
         self._shape: object = None
         self._loop = self._clients()
-
-    def _hear(self, engine: int, event: EngineEvent) -> None:
-        del engine
-        self._histograms.count_event(event)
 
     def _reader(self, heat: NodeThermal, rank: int, of: int) -> MachineReader:
         reader = MachineReader(

@@ -132,11 +132,7 @@ def sustained_tps(streams: Sequence[Stream], concurrency: int) -> float:
     arrivals = sorted(stream.arrived_at for stream in streams)
     begin = arrivals[concurrency - 1]
     end = min(stream.stamps[-1] for stream in streams if stream.stamps[-1] > arrivals[-1])
-    return _tokens_within(streams, begin, end) / (end - begin)
-
-
-def _tokens_within(streams: Iterable[Stream], begin: float, end: float) -> int:
-    return sum(begin < at <= end for stream in streams for at in stream.stamps)
+    return sum(begin < at <= end for stream in streams for at in stream.stamps) / (end - begin)
 
 
 PROMPT_TOKENS = 64
@@ -238,7 +234,8 @@ class Generator:
         record = RunRecord()
         cpu_began_s = cpu_s(self._worker.pid)
         async for message in self._worker.run(load):
-            self._refuse(message)
+            if isinstance(message, Refused):
+                raise LoadFailedError(message.failure.message)
             record.add(message)
         took_s = cpu_s(self._worker.pid) - cpu_began_s
         if record.finished is None:
@@ -253,11 +250,6 @@ class Generator:
             {stream.key: stream for stream in self._truth.streams()},
             took_s,
         )
-
-    @staticmethod
-    def _refuse(message: object) -> None:
-        if isinstance(message, Refused):
-            raise LoadFailedError(message.failure.message)
 
 
 @asynccontextmanager

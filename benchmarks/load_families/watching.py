@@ -181,7 +181,9 @@ class Watching:
                 RouterTarget("proxy", "http://proxy:4000", scene.strategy, names, weights=scene.weights),
             )
         watch = Watch(interval_s=scrape_s or 1.0, backends=tuple(known), routers=routers)
-        self._store = Store(watch, clock=lambda: scene.clock.now_s, now=self._now)
+        self._store = Store(
+            watch, clock=lambda: scene.clock.now_s, now=lambda: _START + timedelta(seconds=scene.clock.now_s)
+        )
         self._result = Run(family.name, seed, scene.about)
         for index in range(len(scene.backends)):
             self._look_from(index)
@@ -200,9 +202,6 @@ class Watching:
         begin_s = min(60.0, self._family.seconds / 4)
         self._result.swing = self._loads.swing(begin_s, self._family.seconds)
         return self._result
-
-    def _now(self) -> datetime:
-        return _START + timedelta(seconds=self._scene.clock.now_s)
 
     def _target(self, index: int) -> BackendTarget:
         backend = self._scene.backends[index]

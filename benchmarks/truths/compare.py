@@ -116,7 +116,10 @@ def judged(truth: Truth, found: Mapping[str, object], tally: Tally) -> None:
         for level in LEVELS
     }
     tally.tables += 1
-    tally.false += any(_false(claim, speed) for claim in claims(found))
+    tally.false += any(
+        speed[claim.concurrency][claim.better] <= speed[claim.concurrency][claim.worse]
+        for claim in claims(found)
+    )
     called = {
         (claim.concurrency, claim.better, claim.worse)
         for claim in claims(found)
@@ -168,11 +171,6 @@ def claims(found: Mapping[str, object]) -> Iterator[Claim]:
 def _objects(values: object) -> list[dict[str, object]]:
     assert isinstance(values, list)  # noqa: S101 - of the file's own schema
     return values
-
-
-def _false(claim: Claim, speed: Mapping[int, Mapping[str, float]]) -> bool:
-    factors = speed[claim.concurrency]
-    return factors[claim.better] <= factors[claim.worse]
 
 
 def tables(truth: Truth, count: int, seed: int) -> Tally:
