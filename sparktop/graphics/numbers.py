@@ -291,6 +291,14 @@ def duration_words(seconds: float | None) -> str:
     return f"{minutes} min {left_s} s" if left_s else f"{minutes} min"
 
 
+def middle_s(least_s: float, most_s: float) -> float:
+    """Return the seconds that stand for a range of durations: the geometric mean, of ends above some seconds.
+
+    Of ends that are near or short it is at most the mean.
+    """
+    return min((least_s + most_s) / 2, math.sqrt(max(least_s, _LEAST_LOW_S) * most_s))
+
+
 def range_words(least_s: float, most_s: float) -> str:
     """Format a range of durations, rounded outwards: "20 to 35 s", "40 s to 2 min", "2 to 4 min".
 
@@ -298,9 +306,9 @@ def range_words(least_s: float, most_s: float) -> str:
     is their geometric mean, "about 4 min".
     """
     if most_s > _MINUTE_S and most_s > _FAR_APART * least_s >= _FAR_APART * _LEAST_LOW_S:
-        middle_s = math.sqrt(least_s * most_s)
-        step_s = _LEAST_LOW_S if middle_s < _MINUTE_S else _MINUTE_S
-        return f"about {duration_words(step_s * round(middle_s / step_s))}"
+        middle = middle_s(least_s, most_s)
+        step_s = _LEAST_LOW_S if middle < _MINUTE_S else _MINUTE_S
+        return f"about {duration_words(step_s * round(middle / step_s))}"
     step_s = low_step_s = 5
     if most_s > _MINUTE_S:
         step_s = low_step_s = _MINUTE_S if most_s < _HOURS_FROM_S else _LEAST_LOW_S * _MINUTE_S

@@ -14,7 +14,7 @@ from time import monotonic
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sparktop.graphics.numbers import range_words
+from sparktop.graphics.numbers import middle_s, range_words
 from sparktop.model.instant import Countdown, TimeRange
 from sparktop.model.load import Level, LoadKind, LoadMode, RequestEnded
 from sparktop.model.snapshot import Snapshot
@@ -209,7 +209,7 @@ class LiveView:
         """Return the part (0 to 1) of a sweep that may add levels that is done, by time; None for others."""
         if self._plan.climb_to is None or view.left is None:
             return None
-        elapsed_s, left_s = view.elapsed_s or 0.0, (view.left.least_s + view.left.most_s) / 2
+        elapsed_s, left_s = view.elapsed_s or 0.0, middle_s(view.left.least_s, view.left.most_s)
         if elapsed_s > 0:
             self._share = max(self._share, elapsed_s / (elapsed_s + left_s))
         return self._share

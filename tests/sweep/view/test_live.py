@@ -239,11 +239,11 @@ def test_the_board_says_how_far_the_replay_is() -> None:
 
 
 def test_the_share_of_a_sweep_that_may_add_levels_is_of_its_time_and_never_falls() -> None:
-    """A third of the middle of the expected time; where more is expected later, it stays."""
+    """A third, with 20 s as the middle of 10 to 40 s; where more is expected later, it stays."""
     target, times = SweepTarget("proxy", "http://127.0.0.1:1"), [10.0]
     view = LiveView(Plan((target,), (1, 4, 16), climb_to=256), clock=lambda: times[-1])
     shares = []
-    for at, least_s, most_s in ((20.0, 10.0, 30.0), (25.0, 300.0, 400.0), (40.0, 8.0, 12.0)):
+    for at, least_s, most_s in ((20.0, 10.0, 40.0), (25.0, 300.0, 400.0), (40.0, 8.0, 12.0)):
         times.append(at)
         left = TimeRange(least_s, most_s)
         view.take(PhaseChanged(SweepPhase.RUNNING, "proxy", LEVEL, 0, 3, left))
