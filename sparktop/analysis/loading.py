@@ -7,6 +7,8 @@ weights, which looks like the begin of the next phase, ends without a jump.
 
 On a machine without GPU the resident memory of the processes stands for the GPU's; the second phase begins
 when the engine has a process of its own.
+
+`StartStallRule` names a start in which nothing moves any more.
 """
 
 from __future__ import annotations
@@ -119,6 +121,7 @@ class StartClock:
             if jumps and grown > max(_JUMP_BYTES, _JUMP_SHARE * memory):
                 return POOL
             if grown > max(_STILL_BYTES, _STILL_SHARE * memory) and self._covers_window(at):
+                # Steady growth without a jump: what looked like the end of the weights was a pause.
                 return step if jumps or self._is_still(at, memory) else WEIGHTS
         if step == POOL and memory - self._memory_at(at - _POOL_S) < _STILL_BYTES:
             return GRAPHS
@@ -251,9 +254,9 @@ class _LoadingMachine(Struct, frozen=True):
     """Of the busiest of its processes; None if one is not known."""
 
     def has_moved_since(self, before: _LoadingMachine) -> bool:
-        """Return whether memory or files have grown since an earlier sample."""
-        grown = (self.gpu_bytes - before.gpu_bytes, self.own_bytes - before.own_bytes)
-        if max(map(abs, grown)) >= _MEMORY_BYTES:
+        """Return whether memory has changed, or files were read, since an earlier sample."""
+        changes = (self.gpu_bytes - before.gpu_bytes, self.own_bytes - before.own_bytes)
+        if max(map(abs, changes)) >= _MEMORY_BYTES:
             return True
         if self.read_bytes is not None and before.read_bytes is not None:
             return self.read_bytes - before.read_bytes >= _READ_BYTES
@@ -279,6 +282,10 @@ class _LoadingMachine(Struct, frozen=True):
         return self.cpu_percent >= (_SPINNING_CPU_PERCENT if spins else _CPU_PERCENT)
 
 
+_NAMED_S, _CRITICAL_S = BLIND_S
+"""Seconds without any movement from which on a start is named, and is critical."""
+
+
 class StartStallRule:
     """Follows the start of a server, and names one in which nothing moves."""
 
@@ -288,7 +295,7 @@ class StartStallRule:
         self._moved_at: float | None = None
         """When something moved last; None while nothing starts."""
         self._earlier: dict[str, _LoadingMachine] = {}
-        """By machine: a sample of at least `_WINDOW_S` ago."""
+        """By machine: the sample that newer ones are compared with; replaced once it is `_WINDOW_S` old."""
         self._machines: dict[str, _LoadingMachine] = {}
 
     def look(self, now: Situation, view: BackendView) -> Iterator[Finding]:
@@ -308,7 +315,7 @@ class StartStallRule:
         seconds, about = now.at - self._moved_at, view.start_memory
         last_start = about.last if about is not None else None
         past_s = None if last_start is None else last_start.phases.get(loading.phase)
-        if seconds < BLIND_S[0] or (loading.phase_s or 0.0) < _LONGER * (past_s or 0.0):
+        if seconds < _NAMED_S or (loading.phase_s or 0.0) < _LONGER * (past_s or 0.0):
             return
         machines = [self._machines[name] for name in view.nodes if name in self._machines]
         ranks = 1 if about is None else about.asks.ranks
@@ -398,7 +405,7 @@ def _finding(
     rows = [("looked at", "GPU memory, own memory, disk, file cache, links, swap, compilers, CPU, GPU power")]
     if past_s:
         rows.append(("this phase last time", f"{minutes(past_s)} min, judged from {_LONGER:g} times that on"))
-    rows.append(("named", f"from {BLIND_S[0] / 60:.0f} min on, critical from {BLIND_S[1] / 60:.0f} min on"))
+    rows.append(("named", f"from {_NAMED_S / 60:.0f} min on, critical from {_CRITICAL_S / 60:.0f} min on"))
     case = "CUDA graphs" if loading.phase == _GRAPHS else "else"
     if several:
         case = "several machines"
@@ -408,11 +415,11 @@ def _finding(
         f"{loading.phase}: nothing moved for {seconds / 60:.0f} min, {line}",
         fix=FINDINGS[STUCK].advice(case),
         sure=Sure.LIKELY,
-        severity=Severity.CRITICAL if seconds >= BLIND_S[1] else Severity.WARNING,
+        severity=Severity.CRITICAL if seconds >= _CRITICAL_S else Severity.WARNING,
         evidence=tuple(rows),
         values={
             "still_s": seconds,
-            "limit_s": BLIND_S[0],
+            "limit_s": _NAMED_S,
             "power_w": known_max(gpu.power_w for gpu in gpus),
             "utilization_percent": known_min(gpu.utilization_percent for gpu in gpus),
             "cpu_percent": cpu_percent,

@@ -20,7 +20,10 @@ USUAL_WIDTH, ON_A_PHONE = 120, 60
 
 
 def shared_width(text: str | None, *, on_a_phone: bool = False) -> int:
-    """Return the widest of `WIDTHS` that fits into as many cells as `text` says; else a usual one."""
+    """Return the widest of `WIDTHS` that fits into as many cells as `text` says; else a usual one.
+
+    It is the narrowest where none fits.
+    """
     if text is None or not text.isascii() or not text.isdecimal() or len(text) > 5:  # noqa: PLR2004 - digits
         return ON_A_PHONE if on_a_phone else USUAL_WIDTH
     return max((width for width in WIDTHS if width <= int(text)), default=WIDTHS[0])

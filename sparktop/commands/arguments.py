@@ -98,12 +98,13 @@ class Parser(argparse.ArgumentParser):
         options = [name for option in visible for name in option.option_strings if name.startswith("--")]
         names = {name.removeprefix("--"): name for name in options} | {name: name for name in others}
         suggestion = did_you_mean(word.removeprefix("--"), names)
+        # It quotes keys of `names`: the dashes come back.
         return re.sub("'(.*?)'", lambda quoted: f"'{names[quoted[1]]}'", suggestion)
 
     def _choice_words(self, message: str) -> str:
         """Return argparse's message on a wrong choice with a suggestion, or with a few choices.
 
-        Where a word stands alone, an option may have been meant.
+        For a positional argument, an option may have been meant.
         """
         wrong = _INVALID_CHOICE.fullmatch(message)
         if wrong is None:
@@ -167,7 +168,7 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
 
 
 def format_name(text: str) -> str:
-    """Return the name of an output format; that of another word for it, such as "text" for txt."""
+    """Return the name of the output format `text`: itself, or "txt" for "text", "md" for "markdown"."""
     return _ENDINGS.get(f".{text}", text)
 
 

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run all checks and print a line for each, or write the bundle.
 
-    Return the exit code: 1 if any check failed, else 0.
+    Return the exit code: 1 if any check failed (with --start, one of the start), else 0.
 
     Raises:
         UsageError: a target cannot be used.
@@ -163,7 +163,7 @@ def _run_start(command: str, form: str) -> int:
 
 
 def _write_report(groups: Mapping[str, list[Check]], following: str, form: str) -> None:
-    """Print the checks, by heading, and the next step `then`."""
+    """Print the checks, by heading, and the next step `following`."""
     from sparktop.doctor.check import to_json, to_text  # late: as above
 
     if form == "json":

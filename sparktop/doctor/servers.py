@@ -75,7 +75,7 @@ async def check_backend(
     server = server_process(target.url, sample.engine, processes, alone=False)
     launched = None if server is None else launched_slots(server, len(sample.lanes))
     checks = [reach, _check_metrics(target.name, sample), _check_version(target, engine, identity)]
-    if not engine.runs_nothing:  # it runs no requests, or its engine has a page of its own
+    if not engine.runs_nothing:  # one that runs nothing has no requests, or its engine has a page of its own
         checks += [
             _check_model(target, sample, identity),
             _check_slots(target, replace(identity, slots=identity.slots or sample.slots), launched),
@@ -201,7 +201,7 @@ _SLOW_SCRAPES_S = 30.0
 
 
 async def check_prometheus(target: PrometheusTarget, network: Network) -> list[Check]:
-    """Return the checks of a Prometheus; those after a failed one are left out."""
+    """Return the checks of a Prometheus; where it fails or scrapes no server, the rest is left out."""
     reach = await check_port(target.name, target.url, network, refused=_REFUSED)
     if reach.status is Status.FAIL:
         return [reach]
@@ -237,7 +237,7 @@ def _scraped_servers_check(name: str, finder: Finder) -> Check:
     """Return the check of which servers a Prometheus scrapes, and how often."""
     servers, down, every_s, title = finder.servers, finder.down, finder.every_s or 0.0, f"{name} servers"
     if not servers:
-        message = "scrapes no vLLM, SGLang or Ray Serve LLM"
+        message = "scrapes no inference server that is known by its metrics, such as vLLM or SGLang"
         if down:
             advice = "start them: a server is known once it was scraped"
             return Check(title, Status.FAIL, f"{message}; {down_text(down)}", advice)

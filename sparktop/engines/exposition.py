@@ -94,7 +94,7 @@ class _PageCaches:
             self._alike.clear()
             self._bytes = 0
         key = len(lines), _beginning(lines[len(lines) // 2])
-        for known in self._alike.get(key, ()):
+        for known in self._alike.get(key, ()):  # its lines are cut where the known page's values begin
             if list(map(getitem, lines, known.ends)) == known.beginnings:
                 return known.cache
         if b"# {" in body:
@@ -267,8 +267,8 @@ _MAX_LABELS = 256
 """Labels of one sample; a line with more counts as malformed. vLLM 0.32 has up to 37."""
 _MAX_KEPT_BLOCK = 2048
 _KEPT_BLOCKS = 4096
-"""Label blocks cached, and the longest one cached in bytes: at most 20 MB, in practice 90 short blocks per
-lane."""
+"""Longest label block that is cached, in bytes, and number of them: at most 20 MB, in practice 90 short
+blocks per lane."""
 # engine="0",: a label's name and value.
 _LABEL = re.compile(rb'[ \t]*+([A-Za-z_]\w*+)[ \t]*+=[ \t]*+"([^"\\\n]*+(?:\\.[^"\\\n]*+)*+)"[ \t]*+(?:,|\Z)')
 # An escape in a label's value: \\, \n or \".

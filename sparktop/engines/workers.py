@@ -63,7 +63,7 @@ _DYNAMO: Fields = (
 )
 _DYNAMO_TIMES: Histograms = (("e2e", ("dynamo_component_request_duration_seconds",)),)
 _DYNAMO_DONE = "dynamo_component_requests_total"
-_DYNAMO_EXTRAS = ExtraReader()
+_DYNAMO_EXTRAS = ExtraReader()  # only what may stand on the page of any engine
 DYNAMO_READER = Reader(
     names_of(_DYNAMO, _DYNAMO_TIMES, DYNAMO_IN_FLIGHT, _DYNAMO_DONE, *_DYNAMO_EXTRAS.names),
     "dynamo_component_",

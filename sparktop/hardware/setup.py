@@ -103,7 +103,7 @@ class SetupReader:
 
     def _rail(self, name: str, device: str, number: str, subnets: dict[str, list[str]]) -> Rail:
         port = f"{device}/ports/{number}"
-        netdev = place_of_port(device, number)[1]
+        _, netdev = place_of_port(device, number)
         # A name from the card's table must not lead out of the folder of interfaces.
         interface = None if not netdev or "/" in netdev else f"{self._root}/sys/class/net/{netdev}"
         return Rail(

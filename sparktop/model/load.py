@@ -1,8 +1,9 @@
-"""Events of a load test of a server, emitted by the load generator, the simulated cluster and the recorder.
+"""What a load test is made of: modes, kinds, points and levels of load, and the events of its requests.
 
-All times are monotonic seconds of the machine that sends the load (model seconds in a simulation), so only
-their differences have a meaning. A request yields, in this order: `RequestStarted`, any number of
-`AnswerRead`, and one `RequestEnded`. A run yields `RunStarted`, then its requests.
+Events come from the load generator and the simulated cluster; the recorder keeps them. All times are
+monotonic seconds of the machine that sends the load (model seconds in a simulation), so only their
+differences have a meaning. A request yields, in this order: `RequestStarted` (again where it is sent again),
+any number of `AnswerRead`, and one `RequestEnded`. A run yields `RunStarted`, then its requests.
 `sparktop.sweep.result.measure` defines the metrics computed from these events.
 
 Also the place of a request in a conversation.

@@ -89,8 +89,8 @@ USUAL_PORTS = Ports()
 def parse_target(text: str) -> BackendTarget | NodeTarget | str:
     """Parse a TARGET argument; return a target, or the host (str) if it names neither a port nor a URL.
 
-    The target is the agent of a node if the port is the agent's or the URL ends in /v1/sample, else a
-    backend.
+    The target is the agent of a node if the URL ends in /v1/sample, or has the agent's port and no path, else
+    a backend.
 
     Raises:
         UsageError: the argument is neither a host nor an http(s) address.
@@ -150,7 +150,10 @@ def _parse_url(url: str, text: str) -> BackendTarget | NodeTarget:
 
 
 def shortened_message(text: str, target: BackendTarget) -> str | None:
-    """Return a message if the TARGET argument `text` is the address of a request to the server `target`."""
+    """Return a note that the TARGET `text` was shortened to its server `target`.
+
+    None if no more than /metrics or /v1 was cut, as of the addresses that servers are known by.
+    """
     path = urlsplit(text if "://" in text else f"//{text}").path.rstrip("/")
     if path.removeprefix(urlsplit(target.url).path) in {"", "/metrics", "/v1"}:
         return None

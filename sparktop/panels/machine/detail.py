@@ -120,16 +120,17 @@ def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: in
     `minute` maps throttle reasons to the percentage of the last minute in which they were active.
     """
     unified = all(gpu.memory_total_bytes is None for gpu in gpus)
-    left = width >= _WITH_MARGIN
-    room = width - (30 if unified else 41) + (0 if left else 5)
+    has_margin = width >= _WITH_MARGIN
+    room = width - (30 if unified else 41) + (0 if has_margin else 5)
     bar = max(3, min(16, room - 20))
     last = max(4, room - bar)
     memory = "" if unified else f"{'memory GiB':>10} "
-    head = f"{'':3}{'use':<{bar + 7}}{memory}{'W':>5}{'°C':>4}{'left' if left else '':>{5 if left else 0}}"
+    margin = f"{'left':>5}" if has_margin else ""
+    head = f"{'':3}{'use':<{bar + 7}}{memory}{'W':>5}{'°C':>4}{margin}"
     reasons_title = "slowed by" if last >= 9 else "why"
     rows: list[Row] = [[label(f"{head}{'MHz':>5} {reasons_title}")]]
     for gpu in gpus:
-        rows.append(_gpu_table_row(gpu, bar, last, unified=unified, left=left))
+        rows.append(_gpu_table_row(gpu, bar, last, unified=unified, has_margin=has_margin))
         rows += mig_rows(gpu, width)
     rows.append(_gpu_totals_row(gpus, width))
     worst = [
@@ -144,7 +145,7 @@ def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: in
     return rows
 
 
-def _gpu_table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left: bool) -> Row:
+def _gpu_table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, has_margin: bool) -> Row:
     load_percent, margin, reasons = gpu.utilization_percent, margin_of(gpu), gpu.throttle_reasons
     heat, clock, role = gpu.temperature_c, gpu.sm_clock_mhz, margin_role(margin)
     words = "–" if reasons is None else ", ".join(reason.removeprefix("software ") for reason in reasons)
@@ -159,13 +160,13 @@ def _gpu_table_row(gpu: GpuReading, bar: int, last: int, *, unified: bool, left:
         first = numbers.UNKNOWN if used_bytes is None else f"{used_bytes / 2**30:.1f}"
         second = numbers.UNKNOWN if total is None else f"{total / 2**30:.0f}"
         percent = None if used_bytes is None or not total else 100 * used_bytes / total
-        size_role = "muted" if used_bytes is None else share_role(percent, 97, 101)
+        size_role = "muted" if used_bytes is None else share_role(percent, 97, 101)  # full is never "bad"
         row += [(fit(f"{first}/{second}", 10, "right"), size_role), (" ", "text")]
     row += [
         figure(numbers.count(gpu.power_w, 5)),
         figure(numbers.count(heat, 4), role),
     ]
-    if left:
+    if has_margin:
         row.append(figure(numbers.count(margin, 5), role))
     return [
         *row,
@@ -215,7 +216,7 @@ def speed_section(view: NodeView, width: int) -> list[ViewSection]:
     """Return a list with the section on a slow GPU (rule, cause, remedy); empty where none is slow."""
     speed = view.speed
     if not speed.cause:
-        return []  # the first rows have the rule
+        return []  # `_speed_row` says already by which rule it is judged
     rows = sentence_rows((f"{speed.word}  ", speed_role(speed)), speed.reason, "text", width)
     rows += sentence_rows(label("likely  "), speed.cause, "text", width)
     if speed.fix:
@@ -326,10 +327,10 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Vie
         *_swap_rows(memory, width),
         pressure,
     ]
-    window = "from huge pages" if memory.huge_pages else "now"
-    if memory.overlap_bytes:
-        window = f"{numbers.data(memory.overlap_bytes, 9).strip()} overlap, cut"
-    return ViewSection("unified memory" if memory.unified else "memory", rows, window)
+    remark = "from huge pages" if memory.huge_pages else "now"
+    if memory.overlap_bytes:  # the parts add up to more than is used, and are cut in the bar
+        remark = f"{numbers.data(memory.overlap_bytes, 9).strip()} overlap, cut"
+    return ViewSection("unified memory" if memory.unified else "memory", rows, remark)
 
 
 _HEADROOM_CELLS = 9
@@ -478,7 +479,7 @@ _WITH_CLOCK = 41
 
 
 def node_sections(view: NodeView, width: int) -> list[ViewSection]:
-    """Return the main sections (GPU, memory, processor) for a column of `width` cells."""
+    """Return the main sections (findings, GPU, memory, processor) for a column of `width` cells."""
     sample = view.sample or _EMPTY
     return [
         *findings_section(view.findings, width),

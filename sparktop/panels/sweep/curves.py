@@ -1,7 +1,7 @@
-"""Plots metrics of a sweep against the concurrency, with a letter and a colour for each target.
+"""Plots metrics of a sweep against the load, with a letter and a colour for each target.
 
-The axis of concurrency is logarithmic. A sweep of a single level has a bar for each target instead: a curve
-needs two points.
+The load is a concurrency, a rate or a number of agents, on a logarithmic axis unless it begins at 0. A sweep
+of a single level has a bar for each target instead: a curve needs two points.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class _PlotPlaces(Struct, frozen=True):
 
 
 def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
-    """Draw a plot of a metric against concurrency as `height` rows of `width` cells: title, curves, axis."""
+    """Draw a plot of a metric against the load as `height` rows of `width` cells: title, curves, axis."""
     plot_height = max(2, height - 2)
     points = sorted({point.point for line in plot.lines for point in line.points})
     beside = _names_width(plot, width)
@@ -258,10 +258,13 @@ def _layer_role(layer: int) -> str:
 
 
 def _axis_of_points(values: Sequence[float], width: int) -> PlotAxis:
-    low, high = values[0], values[-1] if values[-1] > values[0] else values[0] + min(1, values[0])
+    """Return the axis of loads, which are ascending: logarithmic unless the first one is 0."""
+    low, high = values[0], values[-1]
     if low <= 0:
-        margin = _MARGIN * ((high - low) or 1.0)
-        return PlotAxis(low - margin, low + ((high - low) or 1.0) + margin, width)
+        span = (high - low) or 1.0
+        return PlotAxis(low - _MARGIN * span, low + (1 + _MARGIN) * span, width)
+    if high == low:
+        high = low + min(1, low)
     wider = (high / low) ** _MARGIN
     return PlotAxis(low / wider, high * wider, width, ratios=True)
 
@@ -280,7 +283,7 @@ def plot_ends(plot: CurvePlot) -> tuple[float, float]:
     top = nice_ceiling(max(largest, highest, *(min(limit, 2 * largest) for limit in limits)))
     if plot.more_is_better or smallest <= 0 or top < _TENFOLD * smallest:
         return top, 0.0
-    return top, max(value for value in _ROUND if value <= smallest)
+    return top, max((value for value in _ROUND if value <= smallest), default=_ROUND[0])
 
 
 def _scale_rows(plot_height: int, place: _PlotPlaces) -> list[Row]:
@@ -341,7 +344,7 @@ def _draw_curves(place: _PlotPlaces, plot: CurvePlot, worst_first: Sequence[int]
         dots = [(place.x(point.point.value), place.y(point.value.mean)) for point in line.points]
         for start, end in pairwise(dots):
             grid.line(start, end, line.place, sparse=line.reference is not None)
-    grid.take_turns()
+    grid.take_turns()  # lines that share a cell alternate
     for index in worst_first:
         line = plot.lines[index]
         for point in line.points:
@@ -378,6 +381,7 @@ def _names_rows(plot: CurvePlot, place: _PlotPlaces, best_first: Sequence[int], 
         left = len(shown_lines) - number - 1
         # Room is kept for each name that follows, so that none is above a line that is higher.
         alike = sum(ends[other] == ends[index] for other in shown_lines[number + 1 :])  # end in the same row
+        # Names of lines that end in one row are centred on it.
         name_row = min(max(name_row, ends[index] - alike // 2), plot_height - 1 - left)
         line = plot.lines[index]
         rows[name_row] = [(f" {line_letter(line)} {names[line.name].rstrip()}", part_role(line.place))]

@@ -29,10 +29,10 @@ _LEAST_TAIL_S, _LONGEST_TAIL_S = 30.0, 120.0
 def ramp_s(plan: Plan) -> float:
     """Return the seconds at the begin of a run in which nothing is measured, at a rate and of agents.
 
-    At a rate the queue gets its usual length meanwhile. Of recorded traffic all requests are measured; before
-    the first one there may be a pause. Agents start within the mean pause between two calls, so that calls
-    come as often from the start as later on, and do not wait for one another more than they will. That is a
-    tenth of the level's duration at least, and half of it at most.
+    * Recorded traffic: the pause before its first request; all are measured.
+    * At a rate: the queue gets its usual length meanwhile.
+    * Agents: they start within the mean pause between two calls, so that calls come as often as later on.
+      That is at least a tenth of the level's duration or 30 s, whichever is less, and at most half of it.
     """
     if plan.trace is not None:
         return plan.trace.begin_s
@@ -129,6 +129,7 @@ def with_replay(
     share, choice = replay.repeated_share, replay.choice
     stable = level.open_loop is not None and not level.open_loop.unstable
     sent_count = sum(trace.due is not None for trace in traces)
+    trace_begin_s = choice.from_s + replay.begin_s * choice.speed  # trace time at which measuring begins
     result = ReplayResult(
         not_due=0 if is_cut else max(0, replay.requests * len(spans) - sent_count),
         prompt_tokens=prompt,
@@ -138,8 +139,6 @@ def with_replay(
         repeated_percent=None if share is None else _PERCENT * share,
         context_tokens=context_tokens,
         beyond_context=None if context_tokens is None else replay.beyond(context_tokens),
-        phases=phases(
-            traces, spans, choice.from_s + replay.begin_s * choice.speed, choice.speed, stable=stable
-        ),
+        phases=phases(traces, spans, trace_begin_s, choice.speed, stable=stable),
     )
     return level.model_copy(update={"replay": result})
