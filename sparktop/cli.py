@@ -152,11 +152,12 @@ def _parse_and_run(parser: Parser, command: str, words: list[str]) -> int:
     add_arguments(parser)
     arguments, unknown = parser.parse_known_intermixed_args(words)
     targets = getattr(arguments, "targets", [])
-    if command == _VIEWER and targets and targets[0] in COMMANDS:
-        # An option came first. Taking a command for a host would start an unintended search.
+    word = next((target for target in targets if target in COMMANDS), None)
+    if command == _VIEWER and word is not None:
+        # An option or TARGET came first. Taking a command for a host would start an unintended search.
         import shlex  # late: only here
 
-        word, rest = targets[0], [clean(one, 80) for one in words if one != targets[0]]
+        rest = [clean(one, 80) for one in words if one != word]
         raise UsageError(
             f"write the command first: sparktop {shlex.join([word, *rest])}; "
             f"a host of that name is written {word}:8000"

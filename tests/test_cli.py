@@ -82,6 +82,7 @@ WRONG = [
         "--config f sweep proxy -c 2,8",
         "write the command first: sparktop sweep --config f proxy -c 2,8; a host",
     ),
+    ("127.0.0.1:1 snapshot", "write the command first: sparktop snapshot 127.0.0.1:1; a host of that name"),
     ("--follow FILE", "--follow was removed: watch the servers while it runs"),
     ("swep", "did you mean 'sweep'"),
     ("demo --scenario hang", "did you mean 'hang-a', 'hang-b' or 'hang-blocked'?"),
