@@ -228,8 +228,9 @@ STUCK = FindingKind.START_STUCK
 _LONGER = 1.2
 """A phase is judged once it lasts so many times as long as in the last start."""
 _MEMORY_BYTES, _READ_BYTES, _CACHE_BYTES = 8 << 20, 4 << 20, 32 << 20
-"""Least changes within `_WINDOW_S` that count as movement: of its processes' memory, of what they read, and
-of the machine's cache of files, which others use too, so that its limit is higher."""
+"""Least changes since the earlier sample, up to `_WINDOW_S` ago, that count as movement: of its processes'
+memory, of what they read, and of the machine's cache of files, which others use too, so that its limit is
+higher."""
 _NET_BYTES_PER_S, _SWAP_BYTES_PER_S, _LINK_MB_PER_S, _PRESSURE_PERCENT = 2e5, 1e6, 1.0, 5.0
 """From these on a download over a slow line, swap, ranks or waiting for memory count as movement."""
 _CPU_PERCENT, _SPINNING_CPU_PERCENT = 20.0, 150.0

@@ -115,7 +115,7 @@ class Parser(argparse.ArgumentParser):
         hint = did_you_mean(value, choices) if is_option else self._option_near(value, *choices)
         if not hint and len(choices) <= _FEW_CHOICES:
             hint = f": choose from {', '.join(choices)}"
-        of = f"{option}: " if is_option else ""  # the name of a word alone would be a riddle
+        of = f"{option}: " if is_option else ""  # the name of a positional argument is not typed
         return f"{of}there is no '{value}'{hint}"
 
 

@@ -52,7 +52,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run all checks and print a line for each, or write the bundle.
 
-    Return the exit code: 1 if any check failed (with --start, one of the start), else 0.
+    Return the exit code: 1 if any check failed (with --start, one of the start), else 0. With --start, each
+    TARGET is ignored.
 
     Raises:
         UsageError: a target cannot be used.

@@ -1,4 +1,4 @@
-"""Requests to a simulated server, and the bodies of its responses, as vLLM 0.32 has them."""
+"""Requests to a simulated server, its toy tokenizer, and the bodies of responses, as vLLM 0.32 has them."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ USUAL_PORTS = Ports()
 def parse_target(text: str) -> BackendTarget | NodeTarget | str:
     """Parse a TARGET argument; return a target, or the host (str) if it names neither a port nor a URL.
 
-    The target is the agent of a node if the URL ends in /v1/sample, or has the agent's port and no path, else
-    a backend.
+    The target is the agent of a node if the URL ends in /v1/sample, or has the agent's port and no
+    path but /metrics or that of its health, else a backend.
 
     Raises:
         UsageError: the argument is neither a host nor an http(s) address.

@@ -121,6 +121,7 @@ def gpu_table(gpus: Sequence[GpuReading], minute: Mapping[str, float], width: in
     """
     unified = all(gpu.memory_total_bytes is None for gpu in gpus)
     has_margin = width >= _WITH_MARGIN
+    # Beside bar and reasons: 30 cells, 5 of them for the margin, and 11 for memory that is not unified.
     room = width - (30 if unified else 41) + (0 if has_margin else 5)
     bar = max(3, min(16, room - 20))
     last = max(4, room - bar)
@@ -306,7 +307,7 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Vie
             figure(numbers.data(used_bytes, 9).strip()),
             " of ",
             figure(numbers.data(total, 9).strip()),
-            (f" {numbers.percent(percent)}", share_role(percent, 85, 101)),
+            (f" {numbers.percent(percent)}", share_role(percent, 85, 101)),  # full is never "bad"
         )
     ]
     parts = memory_parts(memory)
@@ -453,7 +454,7 @@ def _interface_rows(links: Sequence[NetworkReading], width: int, *, rdma: bool) 
             row.append(label(_speed_text(link.capacity_bits_per_s, speed)))
         if use_cells:
             percent = used_percent_of(link)
-            row.append((numbers.percent(percent, use_cells), share_role(percent, 85, 101)))
+            row.append((numbers.percent(percent, use_cells), share_role(percent, 85, 101)))  # as above
         errors_per_s = link.errors_per_s
         row.append(figure(numbers.count(errors_per_s, failures), "warn" if errors_per_s else "muted"))
         if link.errors:

@@ -181,7 +181,7 @@ _LEAST_GRAPH = 28
 _WIDE = 56
 """Least width in cells of a plot beside another plot."""
 _ROUND = tuple(step * 10.0**power for step in (1, 5, 2) for power in range(-3, 7))
-"""Values that a logarithmic scale labels, the roundest first."""
+"""Values that a logarithmic scale labels, the roundest first; the first one is the smallest."""
 _LIMIT = 1000
 """Number of the layer of limits of all targets in the dot grid; curves have the place of their line."""
 _MISSED = 1001
@@ -274,16 +274,17 @@ def plot_ends(plot: CurvePlot) -> tuple[float, float]:
 
     So that curves are not flattened, it includes confidence intervals as far as these are below 1.5 times the
     largest mean, and limits below twice that. The lower end is 0 for a linear scale. It is above 0 for a
-    logarithmic scale, which is used for latencies if the upper end is at least ten times the smallest mean.
+    logarithmic scale, which is used for latencies if the smallest mean is 0.001 or more and the upper end at
+    least ten times that.
     """
     values = [point.value for line in plot.lines for point in line.points]
     smallest, largest = min(value.mean for value in values), max(value.mean for value in values)
     limits = [limit.value for limit in plot.limits]
     highest = min(max(value.high or 0.0 for value in values), 1.5 * largest)
     top = nice_ceiling(max(largest, highest, *(min(limit, 2 * largest) for limit in limits)))
-    if plot.more_is_better or smallest <= 0 or top < _TENFOLD * smallest:
+    if plot.more_is_better or smallest < _ROUND[0] or top < _TENFOLD * smallest:
         return top, 0.0
-    return top, max((value for value in _ROUND if value <= smallest), default=_ROUND[0])
+    return top, max(value for value in _ROUND if value <= smallest)
 
 
 def _scale_rows(plot_height: int, place: _PlotPlaces) -> list[Row]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from msgspec.structs import replace
 
 from sparktop.model.load import Level, concurrency_point
@@ -18,7 +19,7 @@ from sparktop.model.sweep import (
 )
 from sparktop.panels.parts.figures import part_role
 from sparktop.panels.parts.text import row_text, row_width
-from sparktop.panels.sweep.curves import curve_rows, legend_rows, line_letter, plots_rows
+from sparktop.panels.sweep.curves import curve_rows, legend_rows, line_letter, plot_ends, plots_rows
 from sparktop.panels.sweep.topology import difference_screen, tables_rows, topology_screen
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
@@ -51,6 +52,14 @@ def test_targets_have_letters_and_references_figures() -> None:
     legend = "".join(texts(legend_rows([drawn], 100)))
     assert "A ⠶⠶⠶ x" in legend
     assert "1 ⠄ ⠄ y (ref:table)" in legend
+
+
+@pytest.mark.parametrize(("least", "lower_end"), [(0.0004, 0.0), (0.001, 0.001), (0.3, 0.2)])
+def test_scales_of_latencies_are_logarithmic_from_a_thousandth_on(least: float, lower_end: float) -> None:
+    """A smaller mean than the smallest labelled value is drawn on a linear scale."""
+    drawn = plot(line("x", {1: least, 2: 5.0}), more_is_better=False)
+    assert plot_ends(drawn)[1] == lower_end
+    assert len(curve_rows(drawn, 80, 20)) == 20
 
 
 def test_limits_of_single_targets_have_their_colours() -> None:
