@@ -360,7 +360,7 @@ def _yardstick_lines(target: TargetResult, levels: Sequence[LevelResult]) -> Ite
                 rates.setdefault(source, []).append(f"{words} {stick.tps:,.1f}")
             elif stick.prompt_tokens or stick.output_tokens:
                 unlike.setdefault(stick.source, []).append(words)
-        meaning = f"{_of(name)}, in % of {YARDSTICK_WORDS[name]}"
+        meaning = f"{_of(name)}: 100 % is {YARDSTICK_WORDS[name]}"
         yield from (f"{meaning} ({code(source)}): {', '.join(rates[source])} tok/s" for source in rates)
         yield from (f"{_of(name)}, {source}: {', '.join(unlike[source])} not compared" for source in unlike)
 

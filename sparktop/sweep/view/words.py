@@ -55,6 +55,7 @@ from sparktop.sweep.result.results import (
     LevelResult,
     SweepResult,
     TargetResult,
+    level_of,
 )
 from sparktop.sweep.terms.definitions import (
     CUT_SHORT,
@@ -899,7 +900,16 @@ def _even_headline(result: SweepResult, metrics: Sequence[ComparedMetric], name:
     even = [metric for metric in metrics if all(level.winner is None for level in metric.levels)]
     levels = [level for metric in even for level in metric.levels]
     lead = largest_lead(first.levels, name, f"in {in_sentence(first.title)}" if len(even) > 1 else "")
-    return alike_words([in_sentence(metric.title) for metric in even], levels) + lead
+    alike = alike_words([in_sentence(metric.title) for metric in even], levels)
+    measured = {
+        level_of(level)
+        for target in result.targets
+        for level in target.levels
+        if level.error is None and level.requests.ok
+    }
+    compared = list(dict.fromkeys(level.where for level in first.levels))
+    alone = f", compared at {names_in_words(compared)} alone" if len(measured) > len(first.levels) else ""
+    return alike + alone + lead
 
 
 _USES = (

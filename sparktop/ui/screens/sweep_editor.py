@@ -114,8 +114,8 @@ _EMPTY = {
     "requests": "runs × at once",
     "depth": "none; 0,4k,16k: before each prompt",
     "model": "the server's only or first one",
-    "headroom": "8 if unified; 0: off",
-    "gpu": "92 if unified; 0: off",
+    "headroom": "8 with unified memory; 0: off",
+    "gpu": "92 with unified memory; 0: off",
     "slo": "none; such as ttft_p90_ms=2000",
 }
 """What an empty text field shows, by the field's name: what holds without a value, or examples."""

@@ -431,7 +431,7 @@ def test_what_a_level_is_compared_with_stands_in_every_report() -> None:
     head = next(line for line in text.splitlines() if "Of own best" in line)
     assert "Of published" in head
     assert "Of limit" not in head
-    assert "Of published, in % of the best published rate (`blog: tuned`): c2 130.0, c4 150.0 tok/s" in text
+    assert "Of published: 100 % is the best published rate (`blog: tuned`): c2 130.0, c4 150.0 tok/s" in text
     assert [words for name, words in level_facts(level) if name == "Compared"] == [
         "62 % of its own best, 150.0 tok/s: 8 running, 2026-11-03",
         "72 % of the best published rate, 130.0 tok/s: blog: tuned; best of 2",

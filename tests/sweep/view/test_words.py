@@ -208,6 +208,9 @@ def test_no_winner_names_the_largest_lead() -> None:
         "no clear difference between the targets in decode, TTFT or prefill "
         "(in decode at most a +2 % against b, at c1)"
     )
+    more = [level(at, 100, 101, 102) for at in (1, 4, 16)]
+    cut_short = result_view(made_sweep(("a", more), ("b", more[:1]))).headline
+    assert cut_short.endswith(", compared at c1 alone")
 
 
 def latency(p50: float, p90: float | None = None) -> Latency:
