@@ -36,6 +36,7 @@ from sparktop.ui.keys import key_table
 from sparktop.ui.remembered import recall, remember, state_file, with_configured
 from sparktop.ui.rewind import PastTimeline, Rewind
 from sparktop.ui.screens.base import is_outdated
+from sparktop.ui.screens.canvas_screen import CanvasScreen
 from sparktop.ui.screens.overview import OverviewScreen
 from sparktop.ui.styles import RoleStyles, textual_theme
 from sparktop.ui.sweep_desk import SweepDesk
@@ -167,6 +168,11 @@ class SparktopApp(ThemedApp):
         """Handle an event, but no key that was meant for a screen which is not on top any more."""
         if not is_outdated(event):
             await super().on_event(event)
+
+    def on_key(self, event: events.Key) -> None:
+        """Let a line that has just been opened have what is typed, before keys are looked up as actions."""
+        if isinstance(self.screen, CanvasScreen):
+            self.screen.take_typed(event)
 
     def on_mount(self) -> None:
         """Draw an empty frame at once, then start everything that takes time."""

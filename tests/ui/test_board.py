@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from textual import events
 from textual.widgets import Input, Static
 
 from sparktop.colors.palette import palettes
@@ -168,6 +169,17 @@ async def test_v_and_o_go_through_views_and_orders_and_numbers_hide_boxes() -> N
         await board.press("2")
         assert board.notes == ["this is the last box shown: show another one first (1 to 4)"]
         assert "spark-d" in board.text
+
+
+async def test_what_is_typed_ahead_belongs_to_the_line() -> None:
+    """Keys that come in one burst, as over a slow connection: none after "/" is an action of the board."""
+    async with Board(four).on() as board:
+        view = board.overview.view
+        for character in "/oasz":
+            board.app.post_message(events.Key("slash" if character == "/" else character, character))
+        await board.press()
+        assert board.overview.query_one(Input).value == "oasz"
+        assert (board.overview.view.sort, board.app.screen) == (view.sort, board.overview)
 
 
 async def test_a_filter_is_typed_kept_and_dropped() -> None:

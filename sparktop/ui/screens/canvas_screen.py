@@ -68,6 +68,16 @@ class CanvasScreen(BaseScreen[None]):
         self.mount(line, Static(f"{self.asked}:", markup=False))
         line.focus()
 
+    def take_typed(self, event: events.Key) -> None:
+        """Give a printable key that was typed before the open input line had the focus to that line.
+
+        The line itself lets no printable key pass.
+        """
+        lines = self.query_children(Input)
+        if self.asked and event.is_printable and lines:
+            event.prevent_default()
+            lines.first().post_message(events.Key(event.key, event.character))
+
     def close_line(self) -> None:
         """Close the input line if one is open, and let keys be actions again."""
         self.asked = ""
