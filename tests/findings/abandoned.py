@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -175,46 +176,19 @@ def _long(chance: random.Random, hang_up: float, **more: object) -> list[Call]:
     ]
 
 
-def abandoned(chance: random.Random) -> list[Finding]:
-    """All clients leave, and the server goes on."""
-    return played(Play(_long(chance, chance.uniform(15, 30))), chance)
+def _gone(calls: Sequence[Call]) -> list[Call]:
+    """Return the same requests without a client."""
+    return [one._replace(leaves=0.0) for one in calls]
 
 
-def leaked(chance: random.Random) -> list[Finding]:
-    """Requests that never end were there before the watch began; nothing else moves."""
-    calls = [Call(-50.0, 1e6, -20.0) for _ in range(chance.randint(1, 8))]
-    return played(Play(calls, counts_finishes=chance.random() < 0.5), chance)
+def _connected(calls: Sequence[Call]) -> list[Call]:
+    """Return the same requests, whose clients wait for the end."""
+    return [one._replace(leaves=one.ends) for one in calls]
 
 
-def scraped(chance: random.Random) -> list[Finding]:
-    """A Prometheus scrapes the abandoned server every 15 s, and its connection lives for 5 s each time."""
-    scrape = end_marks("10.0.0.8", 9090)
-    phase = chance.uniform(0, 15)
-    play = Play(_long(chance, 20.0), others=lambda at: (scrape,) if (at - phase) % 15 < 5 else ())
-    return played(play, chance)
-
-
-def behind_a_router(chance: random.Random) -> list[Finding]:
-    """The router's pool stays connected, and the router has none in flight any more."""
-    calls = _long(chance, 40.0)
-    pool = [end_marks(ROUTER_HOST, 50000 + one) for one in range(chance.randint(1, 20))]
-    play = Play(
-        [one._replace(leaves=0.0) for one in calls],
-        others=lambda _: pool,
-        router=lambda at: float(sum(one.begins <= at for one in calls)) if at < 40 else 0.0,
-    )
-    return played(play, chance)
-
-
-def in_a_container(chance: random.Random) -> list[Finding]:
-    """The server has a network of its own, and its port another number outside."""
-    return played(Play(_long(chance, 20.0), bridged=True, url="http://10.0.0.2:9000"), chance)
-
-
-def connected(chance: random.Random) -> list[Finding]:
-    """Clients wait for long answers, and idle connections stay open."""
-    calls = [one._replace(leaves=one.ends) for one in _long(chance, chance.uniform(20, 60))]
-    return played(Play(calls), chance)
+def _leaked(chance: random.Random) -> list[Call]:
+    """Return requests that never end and were there before the watch began."""
+    return [Call(-50.0, 1e6, -20.0) for _ in range(chance.randint(1, 8))]
 
 
 def _traffic(chance: random.Random, *, busy: float, life_s: float) -> list[Call]:
@@ -228,19 +202,18 @@ def _traffic(chance: random.Random, *, busy: float, life_s: float) -> list[Call]
     return calls
 
 
-def traffic(chance: random.Random) -> list[Finding]:
-    """Short requests with short connections, sometimes with gaps at which the connections are read."""
-    calls = _traffic(chance, busy=chance.uniform(0.3, 0.99), life_s=chance.uniform(0.2, 20))
-    return played(Play(calls), chance)
+def _short(chance: random.Random) -> list[Call]:
+    """Return short requests with short connections, sometimes with gaps at which the connections are read."""
+    return _traffic(chance, busy=chance.uniform(0.3, 0.99), life_s=chance.uniform(0.2, 20))
 
 
-def uncounted_traffic(chance: random.Random) -> list[Finding]:
-    """The same on a server that does not count finished requests."""
-    calls = _traffic(chance, busy=chance.uniform(0.3, 0.99), life_s=chance.uniform(0.2, 20))
-    return played(Play(calls, counts_finishes=False), chance)
+def _scraped(phase_s: float, calls: Sequence[Call]) -> Play:
+    """A Prometheus scrapes the abandoned server every 15 s, and its connection lives for 5 s each time."""
+    scrape = end_marks("10.0.0.8", 9090)
+    return Play(calls, others=lambda at: (scrape,) if (at - phase_s) % 15 < 5 else ())
 
 
-def bursts(chance: random.Random) -> list[Finding]:
+def _bursts(chance: random.Random) -> Play:
     """Waves of requests with pauses, on a server that counts nothing."""
     every, share = chance.uniform(2, 30), chance.uniform(0.5, 0.97)
     calls = [
@@ -248,95 +221,56 @@ def bursts(chance: random.Random) -> list[Finding]:
         for one in range(int(LASTS_S / every) + 1)
         for _ in range(chance.randint(1, 8))
     ]
-    return played(Play(calls, counts_finishes=False), chance)
+    return Play(calls, counts_finishes=False)
 
 
-def aborted(chance: random.Random) -> list[Finding]:
+def _aborted(chance: random.Random) -> Play:
     """The server stops within 20 s after its clients have left."""
     left = chance.uniform(20, 60)
     calls = [Call(0.0, left + chance.uniform(0.1, 20), left, counted=chance.random() < 0.5) for _ in range(8)]
-    return played(Play(calls), chance)
+    return Play(calls)
 
 
-def polled_slowly(chance: random.Random) -> list[Finding]:
-    """Traffic with gaps that is polled every 5 or 15 s, and does not count finished requests."""
-    calls = _traffic(chance, busy=chance.uniform(0.5, 0.95), life_s=chance.uniform(0.5, 6))
-    return played(Play(calls, counts_finishes=False, poll_s=chance.choice((5.0, 15.0))), chance)
+def _begun(calls: Sequence[Call], until: float) -> Callable[[float], float]:
+    """Return a router's count of the requests that have begun; it has none in flight from `until` on."""
+    return lambda at: float(sum(one.begins <= at for one in calls)) if at < until else 0.0
 
 
-def another_way_in(chance: random.Random) -> list[Finding]:
-    """Requests come by a Unix socket or another port: where the port is not listened on, nothing is seen."""
-    return played(Play(_long(chance, 20.0), visible=False), chance)
+def _pooled(calls: Sequence[Call], router: Callable[[float], float], size: int = 8) -> Play:
+    """Requests through a router, whose pool of connections stays open."""
+    pool = [end_marks(ROUTER_HOST, 50000 + one) for one in range(size)]
+    return Play(calls, others=lambda _: pool, router=router)
 
 
-def another_port(chance: random.Random) -> list[Finding]:
-    """The process on the machine listens on another port than the watched server, without a bridge."""
-    calls = [one._replace(leaves=0.0) for one in _long(chance, 20.0)]
-    return played(Play(calls, url="http://10.0.0.2:8010"), chance)
+def _behind_a_router(chance: random.Random) -> Play:
+    """The router's pool stays connected, and the router has none in flight any more."""
+    calls = _long(chance, 40.0)
+    return _pooled(_gone(calls), _begun(calls, 40.0), chance.randint(1, 20))
 
 
-def proxied_watcher(chance: random.Random) -> list[Finding]:
-    """The watcher's own connection goes through a docker-proxy and looks like a client's."""
-    return played(Play(_long(chance, 20.0), own=end_marks("172.17.0.1", 51000), bridged=True), chance)
-
-
-def in_background(chance: random.Random) -> list[Finding]:
-    """Requests with `background: true` run without a connection, or nothing is counted that rules it out."""
-    calls = [one._replace(leaves=0.5) for one in _long(chance, 20.0)]
-    return played(Play(calls, responses=chance.choice((None, float(chance.randint(1, 99))))), chance)
-
-
-def starting(chance: random.Random) -> list[Finding]:
-    """A server that loads or sleeps, with counts that are left over."""
-    state = chance.choice((BackendState.LOADING, BackendState.ASLEEP, BackendState.ENGINE_DEAD))
-    return played(Play(_long(chance, 5.0), state=state), chance)
-
-
-def routed(chance: random.Random) -> list[Finding]:
-    """A router works through its pool, and has all requests in flight."""
-    calls = [one._replace(leaves=0.0) for one in _long(chance, 60.0)]
-    pool = [end_marks(ROUTER_HOST, 50000 + one) for one in range(8)]
-    play = Play(
-        calls,
-        others=lambda _: pool,
-        router=lambda at: float(sum(one.begins <= at < one.ends for one in calls)),
-    )
-    return played(play, chance)
-
-
-def partly_counted(chance: random.Random) -> list[Finding]:
-    """Of a router's workers, the one that answers has counted only its own requests, often none."""
-    calls = [one._replace(leaves=0.0) for one in _long(chance, 90.0)]
-    pool = [end_marks(ROUTER_HOST, 50000 + one) for one in range(8)]
-    share = chance.uniform(0.0, 0.9)
-    play = Play(
-        calls,
-        others=lambda _: pool,
-        router=lambda at: float(
-            sum(one.begins <= at < one.ends and chance.random() < share for one in calls)
-        ),
-    )
-    return played(play, chance)
-
-
-def around_the_router(chance: random.Random) -> list[Finding]:
-    """A router that was busy has none in flight, and clients of another machine ask the server directly."""
-    pool = [end_marks(ROUTER_HOST, 50000 + one) for one in range(8)]
-    calls = [Call(0.0, 35.0, 0.0) for _ in range(3)]
-    calls += [one._replace(begins=34.0, leaves=one.ends) for one in _long(chance, 60.0)]
-    play = Play(calls, others=lambda _: pool, router=lambda at: 3.0 if at < 35 else 0.0)
-    return played(play, chance)
-
-
-def unseen_behind_a_router(chance: random.Random) -> list[Finding]:
+def _unseen_behind_a_router(chance: random.Random) -> Play:
     """The router has none in flight any more, and the server's connections cannot be seen."""
     calls = _long(chance, 40.0)
-    play = Play(
-        calls,
-        visible=False,
-        router=lambda at: float(sum(one.begins <= at for one in calls)) if at < 40 else 0.0,
-    )
-    return played(play, chance)
+    return Play(calls, visible=False, router=_begun(calls, 40.0))
+
+
+def _in_flight(chance: random.Random, hang_up: float, *, is_part: bool = False) -> Play:
+    """A router has all requests in flight; where it counts a part, only its own requests, often none."""
+    calls = _gone(_long(chance, hang_up))
+    share = chance.uniform(0.0, 0.9) if is_part else 1.0
+
+    def count(at: float) -> float:
+        active = (one for one in calls if one.begins <= at < one.ends)
+        return float(sum(not is_part or chance.random() < share for _ in active))
+
+    return _pooled(calls, count)
+
+
+def _around_the_router(chance: random.Random) -> Play:
+    """A router that was busy has none in flight, and clients of another machine ask the server directly."""
+    calls = [Call(0.0, 35.0, 0.0) for _ in range(3)]
+    calls += [one._replace(begins=34.0) for one in _connected(_long(chance, 60.0))]
+    return _pooled(calls, lambda at: 3.0 if at < 35 else 0.0)
 
 
 def _watcher(chance: random.Random, every_s: float) -> Beside:
@@ -351,64 +285,44 @@ def _watchers(chance: random.Random, count: int) -> list[Beside]:
     return [_watcher(chance, chance.choice((0.5, 1.0, 2.0, 5.0))) for _ in range(count)]
 
 
-def two_watchers(chance: random.Random) -> list[Finding]:
-    """An exporter and a recorder watch the same abandoned server, each a connected client for the other."""
-    play = Play(_long(chance, chance.uniform(15, 30)), beside=_watchers(chance, 1))
-    return played(play._replace(counts_prompts=chance.random() < 0.5), chance)
-
-
-def three_watchers(chance: random.Random) -> list[Finding]:
+def _three_watchers(chance: random.Random) -> Play:
     """Two other monitors, and a Prometheus whose connection stays open between its scrapes."""
     beside = [*_watchers(chance, 2), _watcher(chance, 15.0)]
-    return played(Play(_long(chance, chance.uniform(15, 30)), beside=beside), chance)
+    return Play(_long(chance, chance.uniform(15, 30)), beside=beside)
 
 
-def watched_leak(chance: random.Random) -> list[Finding]:
-    """Requests that leaked before the watch began, on a server that counts prompts only."""
-    calls = [Call(-50.0, 1e6, -20.0) for _ in range(chance.randint(1, 8))]
-    play = Play(calls, counts_finishes=False, counts_prompts=True, beside=_watchers(chance, 2))
-    return played(play, chance)
-
-
-def watched_clients(chance: random.Random) -> list[Finding]:
-    """Clients wait for long answers while two or three monitors poll."""
-    calls = [one._replace(leaves=one.ends) for one in _long(chance, chance.uniform(20, 60))]
-    return played(Play(calls, beside=_watchers(chance, chance.randint(1, 3))), chance)
-
-
-def _one_after_another(chance: random.Random) -> tuple[list[Call], Beside]:
-    """Return requests without pauses worth seeing, and the connection over which all of them come."""
+def _one_after_another(chance: random.Random) -> list[Call]:
+    """Return requests without pauses worth seeing, all over one connection."""
     calls, at, life_s = list[Call](), 0.0, chance.uniform(0.3, 20)
     while at < LASTS_S:
         took = chance.uniform(0.7, 1.3) * life_s
         calls.append(Call(at, at + took, 0.0))
         at += took + chance.uniform(0.0, 0.2)
-    begins = [one.begins for one in calls]
-    line = Beside(
-        end_marks("10.0.0.7", 40404), lambda at: at - max((one for one in begins if one <= at), default=at)
-    )
-    return calls, line
+    return calls
 
 
-def one_line(chance: random.Random) -> list[Finding]:
-    """A client asks again and again over one connection; finishes or prompts are counted, or neither."""
-    calls, line = _one_after_another(chance)
-    finishes, prompts = chance.choice(((True, False), (False, True), (True, True), (False, False)))
-    play = Play(calls, counts_finishes=finishes, counts_prompts=prompts, beside=[line, *_watchers(chance, 2)])
-    return played(play, chance)
-
-
-def one_line_then_waits(chance: random.Random) -> list[Finding]:
-    """A connection that asked short things at first brings one long request, and waits for it."""
-    calls, _ = _one_after_another(chance)
-    left = chance.uniform(20, 60)
-    calls = [one for one in calls if one.ends < left]
-    calls.append(Call(left, 1e6, 0.0))
-    line = Beside(
+def _line(calls: Sequence[Call]) -> Beside:
+    """Return the connection over which all of them come."""
+    return Beside(
         end_marks("10.0.0.7", 40404),
         lambda at: at - max((one.begins for one in calls if one.begins <= at), default=at),
     )
-    return played(Play(calls, counts_prompts=True, beside=[line, *_watchers(chance, 1)]), chance)
+
+
+def _one_line(chance: random.Random) -> Play:
+    """A client asks again and again over one connection; finishes or prompts are counted, or neither."""
+    calls = _one_after_another(chance)
+    finishes, prompts = chance.choice(((True, False), (False, True), (True, True), (False, False)))
+    beside = [_line(calls), *_watchers(chance, 2)]
+    return Play(calls, counts_finishes=finishes, counts_prompts=prompts, beside=beside)
+
+
+def _one_line_then_waits(chance: random.Random) -> Play:
+    """A connection that asked short things at first brings one long request, and waits for it."""
+    calls = _one_after_another(chance)
+    left = chance.uniform(20, 60)
+    calls = [*(one for one in calls if one.ends < left), Call(left, 1e6, 0.0)]
+    return Play(calls, counts_prompts=True, beside=[_line(calls), *_watchers(chance, 1)])
 
 
 def _waiter(port: int, came: float) -> Beside:
@@ -416,18 +330,17 @@ def _waiter(port: int, came: float) -> Beside:
     return Beside(end_marks("10.0.0.7", port), lambda at: at - came, lambda at: at >= came)
 
 
-def waits_in_line(chance: random.Random) -> list[Finding]:
+def _waits_in_line(chance: random.Random) -> Play:
     """Behind an endless request with its client, others come over open connections and wait."""
-    calls = [Call(0.0, 1e6, 1e6)]
     waiting = [_waiter(41000 + number, chance.uniform(10, 120)) for number in range(chance.randint(1, 6))]
-    return played(Play(calls, beside=[*waiting, *_watchers(chance, 1)]), chance)
+    return Play([Call(0.0, 1e6, 1e6)], beside=[*waiting, *_watchers(chance, 1)])
 
 
-def unreadable_watchers(chance: random.Random) -> list[Finding]:
+def _unreadable_watchers(chance: random.Random) -> Play:
     """Other monitors watch a server of another network namespace: the kernel tells nothing of them."""
     beside = [one._replace(asked_s=lambda _: None) for one in _watchers(chance, chance.randint(1, 2))]
     calls = [one._replace(begins=one.begins + 25.0) for one in _long(chance, 45.0)]
-    return played(Play(calls, bridged=True, beside=beside), chance)
+    return Play(calls, bridged=True, beside=beside)
 
 
 # Orphans: (pid, command line, parent, GiB on the GPU) of each process.
@@ -478,10 +391,8 @@ def _engine(chance: random.Random, parent: int) -> Tree:
     return chance.choice(kinds)
 
 
-def orphaned(chance: random.Random) -> list[Finding]:
-    """The server was killed, and its engine is left below an init process."""
-    init = chance.choice(_INITS)
-    return trees([(9, init, 0, 0.0), *_engine(chance, 9)])
+def _init(chance: random.Random) -> tuple[int, str, int, float]:
+    return (9, chance.choice(_INITS), 0, 0.0)
 
 
 def _server(chance: random.Random) -> str:
@@ -495,75 +406,108 @@ def _server(chance: random.Random) -> str:
     )
 
 
-def served(chance: random.Random) -> list[Finding]:
-    """The server lives, on this machine or as a worker without a port, below any init process."""
-    return trees([(9, chance.choice(_INITS), 0, 0.0), (10, _server(chance), 9, 0.0), *_engine(chance, 10)])
-
-
 def of_a_program(chance: random.Random) -> list[Finding]:
     """The engine belongs to a program that is no known server: a script, a framework, Ray or MPI."""
     parent = chance.choice(
         ("python3 job.py", "python -m dynamo.vllm", "/ray/raylet --x", "orted -mca", "prterun x", "uv run x")
     )
-    return trees([(9, chance.choice(_INITS), 0, 0.0), (10, parent, 9, 0.0), *_engine(chance, 10)])
+    return trees([_init(chance), (10, parent, 9, 0.0), *_engine(chance, 10)])
 
 
 def ending(chance: random.Random) -> list[Finding]:
     """The engine outlives its server by up to 50 s, or gets its server's next process."""
-    init = (9, chance.choice(_INITS), 0, 0.0)
+    init = _init(chance)
     return trees([init, *_engine(chance, 9)], until=chance.uniform(5, 50), later=[init])
 
 
 def small(chance: random.Random) -> list[Finding]:
     """What is left holds next to nothing, or the driver does not say how much."""
-    init = (9, chance.choice(_INITS), 0, 0.0)
-    left = [(*one[:3], chance.uniform(0, 0.45)) for one in _engine(chance, 9)]
-    return trees([init, *left])
+    init = _init(chance)
+    return trees([init, *((*one[:3], chance.uniform(0, 0.45)) for one in _engine(chance, 9))])
 
 
-def parentless(chance: random.Random) -> list[Finding]:
-    """The reader sees a container's processes, and not the parent of its engine."""
-    return trees(_engine(chance, chance.choice((0, 77))))
-
-
-_NOBODY: Mapping[tuple[str, str | None], Run] = {
-    ("clients hang up", FOR_NOBODY): abandoned,
-    ("requests that leaked", FOR_NOBODY): leaked,
-    ("hung up, scraped every 15 s", FOR_NOBODY): scraped,
-    ("hung up behind a router's pool", FOR_NOBODY): behind_a_router,
-    ("hung up, bridged container", FOR_NOBODY): in_a_container,
-    ("hung up, two watchers", FOR_NOBODY): two_watchers,
-    ("hung up, three watchers", FOR_NOBODY): three_watchers,
-    ("leaked, three watchers", FOR_NOBODY): watched_leak,
-    ("clients connected", None): connected,
-    ("clients connected, two to four watchers", None): watched_clients,
-    ("one after another over one connection", None): one_line,
-    ("short requests, then a long one", None): one_line_then_waits,
-    ("waiting in line over open connections", None): waits_in_line,
-    ("short requests", None): traffic,
-    ("short requests, not counted", None): uncounted_traffic,
-    ("bursts, not counted", None): bursts,
-    ("aborts within 20 s", None): aborted,
-    ("polled every 5 or 15 s", None): polled_slowly,
-    ("loading or asleep", None): starting,
-    ("router with all in flight", None): routed,
-    ("router that counts a part", None): partly_counted,
-    ("past the router", None): around_the_router,
-    ("Unix socket", UNKNOWN): another_way_in,
-    ("Responses API, perhaps in the background", UNKNOWN): in_background,
-    ("another port", UNKNOWN): another_port,
-    ("watched through docker-proxy", UNKNOWN): proxied_watcher,
-    ("watchers, of which nothing is told", UNKNOWN): unreadable_watchers,
-    ("router, connections unseen", UNKNOWN): unseen_behind_a_router,
+_NOBODY: Mapping[tuple[str, str | None], Callable[[random.Random], Play]] = {
+    ("clients hang up", FOR_NOBODY): lambda dice: Play(_long(dice, dice.uniform(15, 30))),
+    ("requests that leaked", FOR_NOBODY): lambda dice: Play(
+        _leaked(dice), counts_finishes=dice.random() < 0.5
+    ),
+    ("hung up, scraped every 15 s", FOR_NOBODY): lambda dice: _scraped(
+        dice.uniform(0, 15), _long(dice, 20.0)
+    ),
+    ("hung up behind a router's pool", FOR_NOBODY): _behind_a_router,
+    # The server has a network of its own, and its port another number outside.
+    ("hung up, bridged container", FOR_NOBODY): lambda dice: Play(
+        _long(dice, 20.0), bridged=True, url="http://10.0.0.2:9000"
+    ),
+    # An exporter and a recorder watch the same server, each a connected client for the other.
+    ("hung up, two watchers", FOR_NOBODY): lambda dice: Play(
+        _long(dice, dice.uniform(15, 30)), beside=_watchers(dice, 1), counts_prompts=dice.random() < 0.5
+    ),
+    ("hung up, three watchers", FOR_NOBODY): _three_watchers,
+    ("leaked, three watchers", FOR_NOBODY): lambda dice: Play(
+        _leaked(dice), counts_finishes=False, counts_prompts=True, beside=_watchers(dice, 2)
+    ),
+    # They wait for long answers, and idle connections stay open.
+    ("clients connected", None): lambda dice: Play(_connected(_long(dice, dice.uniform(20, 60)))),
+    ("clients connected, two to four watchers", None): lambda dice: Play(
+        _connected(_long(dice, dice.uniform(20, 60))), beside=_watchers(dice, dice.randint(1, 3))
+    ),
+    ("one after another over one connection", None): _one_line,
+    ("short requests, then a long one", None): _one_line_then_waits,
+    ("waiting in line over open connections", None): _waits_in_line,
+    ("short requests", None): lambda dice: Play(_short(dice)),
+    ("short requests, not counted", None): lambda dice: Play(_short(dice), counts_finishes=False),
+    ("bursts, not counted", None): _bursts,
+    ("aborts within 20 s", None): _aborted,
+    # Traffic with gaps, on a server that does not count finished requests.
+    ("polled every 5 or 15 s", None): lambda dice: Play(
+        _traffic(dice, busy=dice.uniform(0.5, 0.95), life_s=dice.uniform(0.5, 6)),
+        counts_finishes=False,
+        poll_s=dice.choice((5.0, 15.0)),
+    ),
+    # With counts that are left over.
+    ("loading or asleep", None): lambda dice: Play(
+        state=dice.choice((BackendState.LOADING, BackendState.ASLEEP, BackendState.ENGINE_DEAD)),
+        calls=_long(dice, 5.0),
+    ),
+    ("router with all in flight", None): lambda dice: _in_flight(dice, 60.0),
+    ("router that counts a part", None): lambda dice: _in_flight(dice, 90.0, is_part=True),
+    ("past the router", None): _around_the_router,
+    # Or another port: where the port is not listened on, nothing is seen.
+    ("Unix socket", UNKNOWN): lambda dice: Play(_long(dice, 20.0), visible=False),
+    # Requests with `background: true` run without a connection, or nothing is counted that rules it out.
+    ("Responses API, perhaps in the background", UNKNOWN): lambda dice: Play(
+        [one._replace(leaves=0.5) for one in _long(dice, 20.0)],
+        responses=dice.choice((None, float(dice.randint(1, 99)))),
+    ),
+    # The process on the machine listens on another port than the watched server, without a bridge.
+    ("another port", UNKNOWN): lambda dice: Play(_gone(_long(dice, 20.0)), url="http://10.0.0.2:8010"),
+    # The watcher's own connection looks like a client's.
+    ("watched through docker-proxy", UNKNOWN): lambda dice: Play(
+        _long(dice, 20.0), own=end_marks("172.17.0.1", 51000), bridged=True
+    ),
+    ("watchers, of which nothing is told", UNKNOWN): _unreadable_watchers,
+    ("router, connections unseen", UNKNOWN): _unseen_behind_a_router,
 }
 _ORPHANS: Mapping[tuple[str, str | None], Run] = {
-    ("server killed", ORPHANED): orphaned,
-    ("server lives", None): served,
+    # Its engine is left below an init process.
+    ("server killed", ORPHANED): lambda dice: trees([_init(dice), *_engine(dice, 9)]),
+    # On this machine or as a worker without a port, below any init process.
+    ("server lives", None): lambda dice: trees(
+        [_init(dice), (10, _server(dice), 9, 0.0), *_engine(dice, 10)]
+    ),
     ("other programs' engines", None): of_a_program,
     ("ends within 50 s", None): ending,
     ("holds little", None): small,
-    ("parent unseen", UNKNOWN): parentless,
+    # The reader sees a container's processes, and not the parent of its engine.
+    ("parent unseen", UNKNOWN): lambda dice: trees(_engine(dice, dice.choice((0, 77)))),
 }
+
+
+def _played(chance: random.Random, make: Callable[[random.Random], Play]) -> list[Finding]:
+    return played(make(chance), chance)
+
+
 _TUNED = {
     "clients connected",
     "clients hang up",
@@ -572,4 +516,5 @@ _TUNED = {
     "server lives",
     "short requests",
 }
-FAMILIES = (*of_kind(FOR_NOBODY, _NOBODY, _TUNED), *of_kind(ORPHANED, _ORPHANS, _TUNED))
+_RUNS = {key: partial(_played, make=make) for key, make in _NOBODY.items()}
+FAMILIES = (*of_kind(FOR_NOBODY, _RUNS, _TUNED), *of_kind(ORPHANED, _ORPHANS, _TUNED))

@@ -32,6 +32,12 @@ def changes(held: list[bool]) -> int:
     return sum(before != after for before, after in pairwise(held))
 
 
+def assert_steady(held: list[bool], most: int = MOST_CHANGES) -> None:
+    """Assert that a finding was there, and came or went at most so often."""
+    assert any(held)
+    assert changes(held) <= most
+
+
 def test_clocks_at_the_limit() -> None:
     """Half a second apart, read over ways of 2 to 50 ms."""
     dice, rule, held = seeded(1), MachinesCompared(), []
@@ -45,8 +51,7 @@ def test_clocks_at_the_limit() -> None:
         ]
         found = rule.look(situation(views, float(at)))
         held.append(any(one.key.startswith("clocks") for one in found))
-    assert any(held)
-    assert changes(held) <= MOST_CHANGES
+    assert_steady(held)
 
 
 def test_a_link_that_was_always_slow_has_no_usual_power() -> None:
@@ -68,8 +73,7 @@ def test_sm_clocks_at_the_limit(idle_s: int) -> None:
         views = [track.at(at, 2400 * share * dice.gauss(1, 0.03), load) for track, share in shares.items()]
         found = rule.look(situation(views, float(at)))
         held.append(any(one.key.startswith("sm-clock") for one in found))
-    assert any(held)
-    assert changes(held) <= MOST_CHANGES
+    assert_steady(held)
 
 
 @pytest.mark.parametrize(
@@ -85,8 +89,7 @@ def test_drafts_at_the_limit(accepted: tuple[float, ...], running: list[float]) 
         [one for one in found if one.sure is not Sure.UNKNOWN]
         for found in speculation.moments(seeded(1), Draft(50, 10, accepted), phases, noise=0.03, luck=0.06)
     ]
-    assert any(seen)
-    assert changes([bool(now) for now in seen]) <= MOST_CHANGES
+    assert_steady([bool(now) for now in seen])
     assert changes([any(one.severity for one in now) for now in seen]) <= MOST_CHANGES
 
 
@@ -102,8 +105,7 @@ def test_a_start_that_is_short_of_what_is_within_the_noise() -> None:
         spark.found = []
         spark.run(5)
         held.append(any(one.kind == SHORT and one.severity for one in spark.found))
-    assert any(held)
-    assert changes(held) <= MOST_CHANGES
+    assert_steady(held)
     spark.others -= 0.8
     spark.found = []
     spark.run(5)
@@ -119,8 +121,7 @@ def test_memory_of_nobody_at_the_limit() -> None:
         spark.found = []
         spark.run(5)
         held.append(any(one.kind == HELD for one in spark.found))
-    assert any(held)
-    assert changes(held) <= 2 * MOST_CHANGES
+    assert_steady(held, 2 * MOST_CHANGES)
     spark.hidden, spark.found = 2.0, []
     spark.run(5)
     assert spark.found == []
@@ -153,8 +154,7 @@ def test_prefixes_found_at_the_limit(share: float) -> None:
             at, length = at + dice.uniform(8, 25), length + dice.uniform(150, 900)
 
     held = [bool(found) for found in after_each(turns())]
-    assert any(held)
-    assert changes(held) <= MOST_CHANGES + 1
+    assert_steady(held, MOST_CHANGES + 1)
 
 
 @pytest.mark.parametrize("share", [0.35, 0.45, 0.55])
@@ -170,13 +170,11 @@ def test_turns_that_are_as_many_as_other_prompts(share: float) -> None:
             at += 6
 
     held = [any(one.severity for one in found) for found in after_each(mixed())]
-    assert any(held)
-    assert changes(held) <= MOST_CHANGES + 1
+    assert_steady(held, MOST_CHANGES + 1)
 
 
 def test_a_slow_link_whose_small_batches_are_not_slow() -> None:
     """The batches come by turns; the small ones hardly need the link."""
     found = [found for _, found in moments(seeded(1), Trouble(link=1.2e9), trouble_s=900)]
     held = [any(one.severity for one in now) for now in found]
-    assert any(held)
-    assert changes(held) <= MOST_CHANGES
+    assert_steady(held)

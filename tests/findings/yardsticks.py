@@ -153,6 +153,12 @@ def _batch(random: Random) -> tuple[int, float]:
     return random.choice((1, 2, 4, 8, 12, 16, 24, 32)), random.uniform(2, 70)
 
 
+def _served(random: Random, lasts_s: float, *, watched: bool = True) -> tuple[Server, int, float]:
+    """Return a server that has served one batch for a while, and that batch."""
+    server, (running, kv) = Server(random, watched=watched), _batch(random)
+    return server.run(lasts_s, running, kv=kv), running, kv
+
+
 def _factor(random: Random, least: float = 1.10, most: float = 1.5) -> Callable[[float], float]:
     factor = random.uniform(least, most)
     return lambda _: factor
@@ -165,8 +171,7 @@ def _said(server: Server, changed: str) -> list[Finding]:
 
 
 def _with_change(random: Random) -> list[Finding]:
-    server, (running, kv) = Server(random), _batch(random)
-    server.run(140, running, kv=kv)
+    server, running, kv = _served(random, 140)
     name, value = random.choice(_CHANGES)
     before = getattr(server.setup, name)
     server.start(replace(server.setup, **{name: value}))
@@ -177,84 +182,71 @@ def _with_change(random: Random) -> list[Finding]:
 
 
 def _without_change(random: Random, *, watched: bool = True) -> list[Finding]:
-    server, (running, kv) = Server(random, watched=watched), _batch(random)
-    server.run(140, running, kv=kv)
+    server, running, kv = _served(random, 140, watched=watched)
     server.start(server.setup)
     return _said(server.run(220, running, kv=kv, slower=_factor(random)), "")
 
 
-def _found(server: Server) -> list[Finding]:
-    return server.found
-
-
 def _as_fast(random: Random) -> list[Finding]:
-    server, (running, kv) = Server(random), _batch(random)
-    server.run(90, running, kv=kv)
+    server, running, kv = _served(random, 90)
     server.start(replace(server.setup, version="0.32.0", driver="580.142"))
-    return _found(server.run(260, running, kv=kv * random.uniform(0.7, 1.4)))
+    return server.run(260, running, kv=kv * random.uniform(0.7, 1.4)).found
 
 
 def _other_batch(random: Random) -> list[Finding]:
-    server, (running, kv) = Server(random), _batch(random)
-    server.run(90, running, kv=kv)
+    server, running, kv = _served(random, 90)
     server.start(server.setup)
     for _ in range(3):
         other = max(1, round(running * random.uniform(0.4, 3)))
         server.run(90, other, kv=min(95.0, kv * random.uniform(0.5, 2.5)))
-    return _found(server)
+    return server.found
 
 
 def _prefill(random: Random) -> list[Finding]:
-    server, (running, kv) = Server(random), _batch(random)
-    server.run(90, running, kv=kv)
+    server, running, kv = _served(random, 90)
     for _ in range(3):
         server.run(80, running, kv=kv, prompt_share=random.uniform(0.05, 0.98))
-    return _found(server)
+    return server.found
 
 
 def _first_start(random: Random) -> list[Finding]:
     server, (running, kv) = Server(random), _batch(random)
-    return _found(server.run(300, running, kv=kv, slower=_factor(random, 1.0)))
+    return server.run(300, running, kv=kv, slower=_factor(random, 1.0)).found
 
 
 def _warm_up(random: Random) -> list[Finding]:
-    server, (running, kv) = Server(random), _batch(random)
-    server.run(90, running, kv=kv)
+    server, running, kv = _served(random, 90)
     server.start(server.setup)
     extra, lasts_s = random.uniform(0.1, 1.0), random.uniform(20, 90)
-    return _found(
-        server.run(260, running, kv=kv, slower=lambda age_s: 1 + extra * max(0.0, 1 - age_s / lasts_s))
-    )
+    server.run(260, running, kv=kv, slower=lambda age_s: 1 + extra * max(0.0, 1 - age_s / lasts_s))
+    return server.found
 
 
 def _sweep(random: Random) -> list[Finding]:
-    server, (running, kv) = Server(random), _batch(random)
-    server.run(90, running, kv=kv)
+    server, running, kv = _served(random, 90)
     server.store.begin_own_load(frozenset({"b"}))
     for level in (1, 2, 4, 8, 16, 32):
         server.run(random.uniform(20, 50), level, kv=2 + level * random.uniform(0.5, 2), prompt_share=0.3)
     server.store.end_own_load(frozenset({"b"}))
-    return _found(server.run(60, running, kv=kv))
+    return server.run(60, running, kv=kv).found
 
 
 def _acceptance(random: Random) -> list[Finding]:
     server, (running, kv) = Server(random), _batch(random)
     server.run(90, running, kv=kv, drafts=3, accepted=random.uniform(1.5, 2.8))
-    return _found(server.run(200, running, kv=kv, drafts=3, accepted=random.uniform(0.1, 1.0)))
+    return server.run(200, running, kv=kv, drafts=3, accepted=random.uniform(0.1, 1.0)).found
 
 
 def _slow_steps(random: Random) -> list[Finding]:
-    server, (running, kv) = Server(random), _batch(random)
-    server.run(150, running, kv=kv)
-    return _found(server.run(200, running, kv=kv, slower=_factor(random, 1.45, 2.5)))
+    server, running, kv = _served(random, 150)
+    return server.run(200, running, kv=kv, slower=_factor(random, 1.45, 2.5)).found
 
 
 def _slow_clock(random: Random) -> list[Finding]:
-    server, (running, kv) = Server(random), _batch(random)
-    server.run(90, running, kv=kv)
+    server, running, kv = _served(random, 90)
     server.start(server.setup)
     server.clock_mhz = 650
-    return _found(server.run(220, running, kv=kv, slower=_factor(random, 1.5, 3.0)))
+    return server.run(220, running, kv=kv, slower=_factor(random, 1.5, 3.0)).found
 
 
 def _random_router(random: Random) -> list[Finding]:
@@ -272,7 +264,7 @@ def _random_router(random: Random) -> list[Finding]:
     serve(300.0)
     server.start(server.setup)
     serve(400.0)
-    return _found(server)
+    return server.found
 
 
 FAMILIES = of_kind(
