@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from types import MappingProxyType
 
 from sparktop.model.load import (
     AnswerRead,
@@ -22,8 +23,17 @@ from sparktop.simulation.engine import Engine
 from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult
+from sparktop.sweep.result.results import (
+    Latency,
+    LevelResult,
+    PlanResult,
+    Rate,
+    SweepResult,
+    TargetResult,
+    Validity,
+)
 from stage.clients import ClosedLoop, DirectDestination, VirtualTime
+from tests.known import known
 
 BEGAN = datetime(2026, 3, 22, 18, 4, 5, 678_000, tzinfo=UTC)
 
@@ -54,22 +64,46 @@ def request(
     )
 
 
-def made_level(concurrency: int = 2, *, runs: int = 3, step: float = 0.25) -> LevelResult:
-    """Return a level in which the steps of the second run are 1 % longer, of the third 2 %."""
+def made_level(concurrency: int = 2, *, runs: int = 3, step: float = 0.25, **changes: object) -> LevelResult:
+    """Return a level in which the steps of the second run are 1 % longer, of the third 2 %.
+
+    `changes` are fields that are otherwise.
+    """
     events = [
         event
         for run in range(runs)
         for number in range(concurrency)
         for event in request(f"{run}-{number}", 10.0 * run, run=run, step=step * (1 + run / 100))
     ]
-    return level_result(Level("a", concurrency_point(concurrency), 100, 4), collect(events))
+    made = level_result(Level("a", concurrency_point(concurrency), 100, 4), collect(events))
+    return made.model_copy(update=changes)
 
 
-def made_sweep(*targets: tuple[str, Sequence[LevelResult]], preset: str | None = None) -> SweepResult:
-    """Return a finished sweep."""
+def doubts(*codes: str, message: str = "what was seen") -> tuple[Validity, ...]:
+    """Return a warning for each code."""
+    return tuple(Validity(code=code, message=message) for code in codes)
+
+
+def rate(mean: float) -> Rate:
+    """Return a rate of three runs that are 1 % apart."""
+    return known(Rate.of_runs((0.99 * mean, mean, 1.01 * mean)))
+
+
+def latency(mean_ms: float) -> Latency:
+    """Return a latency of three runs that are 1 % apart."""
+    return Latency(mean=mean_ms, run_means=(0.99 * mean_ms, mean_ms, 1.01 * mean_ms))
+
+
+def made_sweep(
+    *targets: tuple[str, Sequence[LevelResult]],
+    preset: str | None = None,
+    plan: Mapping[str, object] = MappingProxyType({}),
+    **changes: object,
+) -> SweepResult:
+    """Return a finished sweep; `plan` has fields of its plan, and `changes` its own, that are otherwise."""
     found = targets or (("a", (made_level(),)),)
     concurrency = sorted({level.concurrency for _, levels in found for level in levels})
-    return SweepResult(
+    made = SweepResult(
         started_at=BEGAN,
         finished_at=BEGAN,
         sparktop="1.0",
@@ -81,12 +115,18 @@ def made_sweep(*targets: tuple[str, Sequence[LevelResult]], preset: str | None =
             tg=4,
             runs=3,
             preset=preset,
-        ),
+        ).model_copy(update=plan),
         targets=tuple(
             TargetResult(name=name, url=f"http://127.0.0.1/{name}", model="m", levels=tuple(levels))
             for name, levels in found
         ),
     )
+    return made.model_copy(update=changes)
+
+
+def with_target(result: SweepResult, place: int = 0, **changes: object) -> SweepResult:
+    """Return a result of which one target has other fields."""
+    return result.with_target(result.targets[place].model_copy(update=changes))
 
 
 def made_series(
@@ -119,4 +159,4 @@ def simulated_sweep(
 ) -> SweepResult:
     """Return a sweep of two simulated targets that are the same engine."""
     levels = [simulated_level(c, pp, tg, runs) for c in concurrency for pp in lengths]
-    return made_sweep(("solo", levels), ("other", levels), preset=name).model_copy(update={"simulated": True})
+    return made_sweep(("solo", levels), ("other", levels), preset=name, simulated=True)

@@ -24,20 +24,26 @@ from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import (
-    Latency,
     LevelResult,
     LimitSide,
     Rate,
     SweepResult,
     TargetResult,
-    Validity,
 )
 from sparktop.sweep.result.store import save
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.result import result_view
 from tests.report.html_page import Page
 from tests.sweep.formats.full_results import full_sweep
-from tests.sweep.made_results import made_level, made_sweep, simulated_level
+from tests.sweep.made_results import (
+    doubts,
+    latency,
+    made_level,
+    made_sweep,
+    rate,
+    simulated_level,
+    with_target,
+)
 
 HOSTILE = (
     "<script>alert(1)</script>",
@@ -241,28 +247,11 @@ def shell(post: str) -> list[str]:
 
 def routed_sweep(split: Sequence[Mapping[str, int]] = ()) -> SweepResult:
     """Return a sweep of a router over `alpha` and `omega`, and of `alpha` alone, four times as fast."""
-
-    def level(concurrency: int) -> LevelResult:
-        served = {"runs_split": tuple(split), "served_by": {"alpha": 6, "omega": 2}}
-        return made_level(concurrency, step=0.3).model_copy(update=served)
-
-    alone = [made_level(concurrency, step=0.1) for concurrency in (1, 2, 4)]
-    result = full_sweep().model_copy(update={"slo": None, "guard": None})
-    proxy, alpha = result.targets
-    return result.model_copy(
-        update={
-            "targets": (
-                proxy.model_copy(
-                    update={
-                        "levels": tuple(map(level, (2, 4))),
-                        "engine": "litellm",
-                        "strategy": "least-busy",
-                    }
-                ),
-                alpha.model_copy(update={"levels": tuple(alone)}),
-            )
-        }
-    )
+    served = {"alpha": 6, "omega": 2}
+    routed = tuple(made_level(at, step=0.3, runs_split=tuple(split), served_by=served) for at in (2, 4))
+    alone = tuple(made_level(at, step=0.1) for at in (1, 2, 4))
+    result = with_target(full_sweep(), levels=routed, engine="litellm", strategy="least-busy")
+    return with_target(result, 1, levels=alone).model_copy(update={"slo": None, "guard": None})
 
 
 @pytest.mark.parametrize("count", [1, 3, 6])
@@ -344,20 +333,17 @@ def test_launch_options_and_versions_of_servers() -> None:
     facts = {"flags": "--enforce-eager", "NCCL": "2.28.9", "kernel": "Linux 6.14", "BIOS": "1"}
     other_facts = {"flags": "none", "NCCL": "2.29.2", "image": "5f0c"}
     result = made_sweep(("fast", [made_level(2, step=0.2)]), ("slow", [made_level(2, step=0.3)]))
-    fast, slow = result.targets
-    fast = fast.model_copy(update={"setups": {"alpha": facts}})
-    slow = slow.model_copy(update={"setups": {"alpha": facts, "omega": other_facts}})
-    result = result.model_copy(update={"targets": (fast, slow)})
+    result = with_target(result, setups={"alpha": facts})
+    result = with_target(result, 1, setups={"alpha": facts, "omega": other_facts})
     setup = paragraphs(post_of(result))[0]
     assert "show it: `fast` with options `--enforce-eager`. Started, as" in setup
     assert "show it: `omega` with default options. Of options, there are only those" in setup
     assert "`alpha`: NCCL 2.28.9, Linux 6.14. `omega`: container image 5f0c, NCCL 2.29.2." in setup
     assert "omega" not in post_of(result, privacy=SweepPrivacy(anonymous=True))
     started = "vllm serve m --port 8000 --enforce-eager --api-key …"
-    known = fast.model_copy(
-        update={"machines": {"x": "2 x EPYC, Linux 6.14, no GPU"}, "commands": {"alpha": started}}
-    )
-    only = result.model_copy(update={"targets": (known,)})
+    machines = {"x": "2 x EPYC, Linux 6.14, no GPU"}
+    only = with_target(result, machines=machines, commands={"alpha": started})
+    only = only.model_copy(update={"targets": only.targets[:1]})
     assert post_of(only).count("Linux 6.14") == 1
     assert shell(post_of(only))[0].startswith(f"{started}  # fast, as the process shows it, … for")
     assert f"Started, as the processes show it: `fast` with `{started}`" in sweep_report(only, "md")
@@ -368,8 +354,7 @@ def test_the_answer_comes_first_then_what_was_measured() -> None:
     """Headline, machines and servers, load, warnings: before the tables with the winner and its lead."""
     result = made_sweep(("fast", [made_level(2, step=0.2)]), ("slow", [made_level(2, step=0.3)]))
     machines = {"x": "NVIDIA DGX Spark, NVIDIA GB10, driver 580.95", "y": "NVIDIA DGX Spark, NVIDIA GB10"}
-    first = result.targets[0].model_copy(update={"version": "0.32.0", "engine": "vllm", "machines": machines})
-    post = post_of(result.model_copy(update={"targets": (first, *result.targets[1:])}))
+    post = post_of(with_target(result, version="0.32.0", engine="vllm", machines=machines))
     about, figures = paragraphs(post)
     setup, load, warnings = about.splitlines()
     ((use, pick, lead, not_proven, speed),) = picks(post)
@@ -406,23 +391,17 @@ def swept(slots: int | None, **rates: float) -> SweepResult:
         name: [made_level(at, step=0.2 / (1 + (rate - 1) * at / 4)) for at in (1, 2, 4)]
         for name, rate in rates.items()
     }
-    result = made_sweep(*levels.items())
-    targets = (
-        target.model_copy(update={"slots": slots if target is result.targets[0] else 2})
-        for target in result.targets
-    )
-    return result.model_copy(update={"targets": tuple(targets)})
+    result = with_target(made_sweep(*levels.items()), slots=slots)
+    for place in range(1, len(rates)):
+        result = with_target(result, place, slots=2)
+    return result
 
 
 def test_each_use_has_its_target() -> None:
     """Where figures or levels of a use have different winners, each of these is named with its lead."""
 
     def level(at: int, decode: float, ttft: float) -> LevelResult:
-        update = {
-            "decode_tps": Rate.of_runs((0.99 * decode, decode, 1.01 * decode)),
-            "ttft_ms": Latency(mean=ttft, run_means=(0.99 * ttft, ttft, 1.01 * ttft)),
-        }
-        return made_level(at).model_copy(update=update)
+        return made_level(at, decode_tps=rate(decode), ttft_ms=latency(ttft))
 
     a = [level(1, 20.0, 100.0), level(4, 40.0, 200.0), level(8, 60.0, 900.0), level(64, 90.0, 4000.0)]
     b = [level(1, 10.0, 200.0), level(4, 20.0, 400.0), level(8, 50.0, 600.0), level(64, 180.0, 2000.0)]
@@ -482,7 +461,7 @@ def test_a_lead_that_is_not_clear_stands_beside_the_sign(
 ) -> None:
     """Beyond the noise, but not beyond chance: the reader sees the lead, and that it is no win."""
     slow, fast = (
-        [made_level(1, step=step), made_level(2).model_copy(update={"decode_tps": Rate.of_runs(runs)})]
+        [made_level(1, step=step), made_level(2, decode_tps=Rate.of_runs(runs))]
         for step, runs in ((0.4, slower), (0.2, faster))
     )
     result = made_sweep(("a", slow), ("b", fast))
@@ -490,7 +469,7 @@ def test_a_lead_that_is_not_clear_stands_beside_the_sign(
     assert re.fullmatch(cell, table(post)[1][-1])
     assert post.count("n.s.: the lead is over 3 % and may be chance") == cell.count(r"n\.s")
     assert "--runs 3 may" not in post  # it had them
-    brief = post_of(result.model_copy(update={"plan": result.plan.model_copy(update={"runs": 2})}))
+    brief = post_of(made_sweep(("a", slow), ("b", fast), plan={"runs": 2}))
     assert brief.count("; --runs 3 may prove leads with n.s.\n") == cell.count(r"n\.s")
 
 
@@ -500,9 +479,9 @@ def test_figures_are_found_in_llama_benchys_table() -> None:
     assert (
         "decode is t/s (total) of tg4, per request the t/s (req) there, prefill t/s (total) of pp100" in post
     )
-    steady = made_sweep(("solo", [made_level(1)]))
-    steady = steady.model_copy(update={"plan": steady.plan.model_copy(update={"mode": LoadMode.STEADY})})
-    assert "llama-benchy" not in post_of(steady)
+    assert "llama-benchy" not in post_of(
+        made_sweep(("solo", [made_level(1)]), plan={"mode": LoadMode.STEADY})
+    )
 
 
 def test_a_router_is_held_against_its_engines_and_one_that_uses_one_server_is_named() -> None:
@@ -518,9 +497,8 @@ def test_a_router_is_held_against_its_engines_and_one_that_uses_one_server_is_na
 
 def test_doubts_name_their_levels() -> None:
     """The tables mark the level with a letter, the line of warnings has its reason."""
-    fast = [made_level(at, step=0.2) for at in (2, 4)]
-    doubted = fast[0].model_copy(update={"validity": (Validity(code="throttled", message="x"),)})
-    result = made_sweep(("fast", [doubted, fast[1]]), ("slow", [made_level(at, step=0.3) for at in (2, 4)]))
+    fast = [made_level(2, step=0.2, validity=doubts("throttled")), made_level(4, step=0.2)]
+    result = made_sweep(("fast", fast), ("slow", [made_level(at, step=0.3) for at in (2, 4)]))
     post = post_of(result)
     assert "- **Warnings (letters in tables):** ᵃ throttled." in post
     assert [[cell.endswith("ᵃ") for cell in row[:3]] for row in table(post)[:2]] == [
@@ -534,12 +512,7 @@ def test_doubts_name_their_levels() -> None:
 def test_a_lead_within_the_noise_is_none_in_tables_and_choices() -> None:
     """Decode +2 % beside a clear winner in TTFT: the table has ≈ in its place, and no lead is not proven."""
     sides = [
-        made_level(2).model_copy(
-            update={
-                "decode_tps": Rate.of_runs((decode, decode + 1, decode + 2)),
-                "ttft_ms": Latency(mean=ttft, run_means=(0.99 * ttft, ttft, 1.01 * ttft)),
-            }
-        )
+        made_level(2, decode_tps=Rate.of_runs((decode, decode + 1, decode + 2)), ttft_ms=latency(ttft))
         for decode, ttft in ((50.0, 100.0), (51.0, 200.0))
     ]
     post = post_of(made_sweep(("a", [sides[0]]), ("b", [sides[1]])))
@@ -549,12 +522,12 @@ def test_a_lead_within_the_noise_is_none_in_tables_and_choices() -> None:
 
 def test_a_post_has_the_rate_that_the_headline_judges() -> None:
     """Of a steady load that is the sustained rate, in report, headline and post alike; it is read back so."""
-
-    def level(at: int, rate: float) -> LevelResult:
-        runs = Rate.of_runs((0.99 * rate, rate, 1.01 * rate))
-        return made_level(at).model_copy(update={"sustained_tps": runs})
-
-    result = made_sweep(("a", [level(at, 20.0) for at in (1, 2)]), ("b", [level(at, 26.0) for at in (1, 2)]))
+    result = made_sweep(
+        *(
+            (name, [made_level(at, sustained_tps=rate(tps)) for at in (1, 2)])
+            for name, tps in (("a", 20), ("b", 26))
+        )
+    )
     post = post_of(result)
     assert "`b` wins at every level: +30 % sustained" in sweep_report(result, "md")
     assert [row[2] for row in picks(post)] == ["sustained +30 %"]
@@ -562,7 +535,7 @@ def test_a_post_has_the_rate_that_the_headline_judges() -> None:
     for series in read(post, "post", "post.md"):
         assert {"sustained_tps"} <= series.levels[0].figures.keys()
         assert series.definitions == {}
-    due = made_level(1).model_copy(update={"ttft_due_ms": made_level(1).ttft_ms})
+    due = made_level(1, ttft_due_ms=latency(100))
     assert [f"TTFT{word} ms |" in post_of(made_sweep(("a", [due]))) for word in ("", " due")] == [False, True]
 
 
@@ -570,9 +543,8 @@ def test_a_post_of_agents_without_answers_says_what_was_measured() -> None:
     """Their output has a judgement and a table; nothing is said of the lengths of answers."""
     rates = [Rate.of_runs((mean,)) for mean in (46.2, 42.2)]
     levels = [LevelResult(concurrency=2, load=LoadKind.AGENTS, value=2, output_tps=rate) for rate in rates]
-    result = made_sweep(*((name, [level]) for name, level in zip("ab", levels, strict=True)))
-    plan = result.plan.model_copy(update={"load": LoadKind.AGENTS})
-    post = post_of(result.model_copy(update={"plan": plan}))
+    sides = ((name, [level]) for name, level in zip("ab", levels, strict=True))
+    post = post_of(made_sweep(*sides, plan={"load": LoadKind.AGENTS}))
     assert "**Output: `a` ahead at 2 agents (+9 % against `b`; too few runs to test).**" in post
     assert "every answer of this length" not in post
 
@@ -580,7 +552,7 @@ def test_a_post_of_agents_without_answers_says_what_was_measured() -> None:
 def test_a_post_says_what_limited_the_best_level() -> None:
     """By the judgement that the screen shows as the level's mark; other levels are in the report."""
     limit = LimitSide(kind="router", reason="it sends all requests to one server at a time")
-    levels = [made_level(2), made_level(8).model_copy(update={"limited_by": limit})]
+    levels = [made_level(2), made_level(8, limited_by=limit)]
     item = "- **Best level:** c = 8 limited by router: it sends all requests to one server at a time.\n"
     assert item in post_of(made_sweep(("a", levels)))
     assert "Best level" not in post_of(made_sweep(("a", [levels[1], made_level(16)])))
