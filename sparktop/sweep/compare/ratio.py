@@ -313,6 +313,11 @@ class BestLevel(Struct, frozen=True):
     is_untested: bool
     """Whether one of the others is beyond the noise below it, and too few runs test that."""
 
+    @property
+    def enough(self) -> list[LevelResult]:
+        """The best level and those alike, ascending by concurrency: the first one is enough."""
+        return sorted((self.best, *self.alike), key=lambda level: level.concurrency)
+
 
 def best_level(levels: Sequence[LevelResult], metric: str) -> BestLevel:
     """Return the best of `levels`, at least one, which have the rate `metric`; of equals it is the first.

@@ -190,10 +190,10 @@ def _choices_grid(picks: Sequence[Choice], targets: int) -> Grid:
         "Per request tok/s (median)",
     ]
     rows = [
-        (one.use, f"**{one.pick}**", one.leads or UNKNOWN, one.open_leads or "nothing", one.speeds or UNKNOWN)
-        for one in picks
+        (use, f"**{pick}**", leads or UNKNOWN, open_leads or "nothing", speeds or UNKNOWN)
+        for use, pick, leads, open_leads, speeds in picks
     ]
-    shown = len(heads) if any(one.speeds for one in picks) else len(heads) - 1  # the last one is of speeds
+    shown = len(heads) if any(speeds for *_, speeds in picks) else len(heads) - 1
     return Grid("", tuple(heads[:shown]), tuple(row[:shown] for row in rows), frozenset(range(shown)))
 
 

@@ -1317,6 +1317,10 @@ class TargetResult(Part):
 
         return tuple(sorted(self.levels, key=place))
 
+    def answered(self) -> list[LevelResult]:
+        """Return the levels at which a request was answered, in the order of `in_order`."""
+        return [level for level in self.in_order() if level.error is None and level.requests.ok]
+
 
 class Holds(Part):
     """The range of concurrencies at which one target meets all SLO conditions."""

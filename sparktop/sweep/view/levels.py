@@ -50,7 +50,7 @@ from sparktop.sweep.result.results import (
 from sparktop.sweep.run.progress import PhaseChanged, SweepPhase
 from sparktop.sweep.terms.definitions import CALL_LATENCIES, CUT_SHORT, MAIN_RATES, METRICS
 from sparktop.sweep.view.marks import balance_fields, limit_words, marks_of
-from sparktop.sweep.view.words import conversation_facts, conversation_figures
+from sparktop.sweep.view.words import conversation_facts, conversation_figures, known_words
 
 _STATES = {
     SweepPhase.WARMING_UP: LevelState.WARMING_UP,
@@ -570,7 +570,7 @@ def _yardstick_words(yardstick: YardstickSide) -> str:
 
 def _arrivals_words(open_loop: OpenLoopResult) -> str:
     """Return the rates of an open-loop level, its requests in flight, and how its TTFT grows."""
-    parts = _known_words(
+    parts = known_words(
         ("{:.2f} /s arrived", open_loop.arrived_per_s),
         ("{:.2f} /s completed", open_loop.completed_per_s),
         ("in flight {:.1f}", open_loop.in_flight_mean),
@@ -586,16 +586,11 @@ def _replay_words(name: str | None, replay: ReplayResult) -> str:
     if (cached := replay.cached_percent) is not None:
         again = "" if replay.repeated_percent is None else f" ({replay.repeated_percent:.0f} % are repeated)"
         parts.append(f"{cached:.0f} % of the prompt tokens cached{again}")
-    parts += _known_words(
+    parts += known_words(
         ("{:,} requests beyond the context", replay.beyond_context or None),
         ("{:,} turns not due", replay.not_due or None),
     )
     return ", ".join(parts)
-
-
-def _known_words(*figures: tuple[str, float | str | None]) -> list[str]:
-    """Return each known figure in its words, of which "{}" stands for the figure."""
-    return [words.format(value) for words, value in figures if value is not None]
 
 
 def overhead_words(level: LevelResult) -> str | None:
@@ -655,7 +650,7 @@ def _server_words(level: LevelResult) -> str | None:
     server = level.server
     if server is None:
         return None
-    parts = _known_words(
+    parts = known_words(
         ("running up to {:.0f}", server.running_max),
         ("waiting up to {:.0f}", server.waiting_max),
         ("preemptions {:.0f}", server.preemptions),
@@ -667,7 +662,7 @@ def _server_words(level: LevelResult) -> str | None:
 
 def _node_words(side: NodeSide) -> str:
     headroom = side.headroom_min_bytes
-    parts = _known_words(
+    parts = known_words(
         ("GPU up to {:.0f} °C", side.gpu_c_max),
         ("mean {:.0f} W", side.power_w_mean),
         ("mean SM clock {:.0f} MHz", side.sm_clock_mhz_mean),
