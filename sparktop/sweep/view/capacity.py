@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
 from sparktop.graphics.numbers import milliseconds
-from sparktop.model.judgement import NO_DIFFERENCE
+from sparktop.model.judgement import NO_DIFFERENCE, Name
 from sparktop.model.load import LoadKind
 from sparktop.model.snapshot import LimitKind
 from sparktop.model.sweep import (
@@ -32,6 +32,7 @@ from sparktop.sweep.result.results import (
     ConditionResult,
     Drift,
     ProbeResult,
+    RanOut,
     SweepResult,
 )
 from sparktop.sweep.run.capacity import changed_words, times_apart
@@ -53,7 +54,7 @@ _NAMES = {
 }
 
 
-def capacity_sentences(result: SweepResult, name: Callable[[str], str] = str) -> Iterator[str]:
+def capacity_sentences(result: SweepResult, name: Name = str) -> Iterator[str]:
     """Yield one sentence for each target, after one on which of several takes more; else nothing.
 
     `name` escapes the names of targets for the output format.
@@ -80,19 +81,22 @@ def stored_words(search: CapacityResult) -> str:
     return words if share is None else f"{share:g} % of the requests meet {words}"
 
 
-def compared_words(compared: CapacityComparison, name: Callable[[str], str] = str) -> str:
+def compared_words(compared: CapacityComparison, name: Name = str) -> str:
     """Return answers side by side: "A 9 agents (95 % CI: 8 to 10), B 14 (95 % CI: 12 to 15): B takes more".
 
     `name` escapes the names of targets for the output format.
     """
-    parts = []
-    for index, (target, holds) in enumerate(compared.holds.items()):
+    kind = compared.load
+    parts: list[str] = []
+    for target, holds in compared.holds.items():
         low, highest = compared.ranges.get(target, (None, None))
-        held_text = "unknown" if holds is None else amount(compared.load, holds, bare=index > 0)
-        least_words = amount(compared.load, low or 0.0, bare=True)
-        limit = " or more" if highest is None else f" to {amount(compared.load, highest, bare=True)}"
-        sure = least_words if low == highest else least_words + limit
-        parts.append(f"{name(target)} {held_text} (95 % CI: {sure})")
+        held = "unknown"
+        if holds is not None:
+            held = bare_amount(kind, holds) if parts else amount(kind, holds)
+        sure = bare_amount(kind, low or 0.0)
+        if low != highest:
+            sure += " or more" if highest is None else f" to {bare_amount(kind, highest)}"
+        parts.append(f"{name(target)} {held} (95 % CI: {sure})")
     verdict = NO_DIFFERENCE
     if not compared.alike:
         verdict = "not comparable, since load or conditions differ"
@@ -104,44 +108,41 @@ def compared_words(compared: CapacityComparison, name: Callable[[str], str] = st
 def answer_words(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     """Yield the parts of an answer: what holds and fails, its certainty, what ran out first."""
     yield _held_words(search, answer)
-    if not answer.holds and answer.fails is None:
-        yield from _stored_range_words(search, answer) if search.stored else ()
-        return
-    if answer.drift is not None:
-        yield drift_words(search, answer.drift)
-    else:
-        yield certainty_words(search, answer)
-    if answer.moved_from is not None and answer.drift is None:
-        yield f"{amount(search.load, answer.moved_from)} held at first, but not in a later run"
-    if answer.ran_out is not None and (answer.fails is not None or answer.at_least):
-        yield ran_out_words(search, answer)
+    if answer.holds or answer.fails is not None:
+        if answer.drift is not None:
+            yield _drift_words(search, answer.drift)
+        else:
+            yield _certainty_words(search, answer)
+            if answer.moved_from is not None:
+                yield f"{amount(search.load, answer.moved_from)} held at first, but not in a later run"
+        if answer.ran_out is not None and (answer.fails is not None or answer.at_least):
+            yield _ran_out_words(search, answer.ran_out)
+        if not search.stored and not answer.complete:
+            yield "the search was not completed"
     if search.stored:
         yield from _stored_range_words(search, answer)
-    elif not answer.complete:
-        yield "the search was not completed"
 
 
 def _stored_range_words(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     """Yield how far stored levels reach: between which the answer lies, and what was left out."""
-    holds, fails = answer.holds, answer.fails
-    next_value = (holds or 0.0) * RATIO if search.load is LoadKind.RATE else (holds or 0.0) + 1
+    holds, fails = answer.holds or 0.0, answer.fails
+    next_value = holds * RATIO if search.load is LoadKind.RATE else holds + 1
     if answer.at_least:
         yield f"more is unknown: no {'level that can be judged' if answer.left_out else 'stored level'} fails"
     elif holds and fails is not None and fails > next_value:
-        ends = (amount(search.load, load, bare=True) for load in (holds, fails))
-        yield f"unknown between {' and '.join(ends)}: no stored level lies there"
+        ends = f"{bare_amount(search.load, holds)} and {bare_amount(search.load, fails)}"
+        yield f"unknown between {ends}: no stored level lies there"
     yield from (f"left out {words}" for words in answer.left_out)
 
 
-def drift_words(search: CapacityResult, drift: Drift) -> str:
+def _drift_words(search: CapacityResult, drift: Drift) -> str:
     """Return how the server changed: "the server got slower while it was measured: at 7 agents …"."""
     first, last = drift.condition, drift.later
     slower = (last.met_percent or 0.0) < (first.met_percent or 0.0)
-    (name, *parts_before), (_, *parts_after) = condition_parts(first), condition_parts(last)
-    times = times_apart(drift.first_at, drift.last_at)
-    change_words = f"{name} {parts_before[0]} at {times[0]}, {parts_after[0]} at {times[1]}"
-    where = amount(search.load, drift.value)
-    return f"not certain: {changed_words(slower=slower)}: with {where}, {change_words}"
+    (name, before, _), (_, after, _) = condition_parts(first), condition_parts(last)
+    first_at, last_at = times_apart(drift.first_at, drift.last_at)
+    change = f"{name} {before} at {first_at}, {after} at {last_at}"
+    return f"not certain: {changed_words(slower=slower)}: with {amount(search.load, drift.value)}, {change}"
 
 
 def capacity_title(search: CapacityResult) -> str:
@@ -149,27 +150,27 @@ def capacity_title(search: CapacityResult) -> str:
     answers = [(answer, answer.holds) for answer in search.answers.values() if answer.holds is not None]
     if not answers:
         return "capacity"
-    if len(answers) > 1:
-        *earlier, last = (holds for _, holds in answers)
-        names = [*(amount(search.load, load, bare=True) for load in earlier), amount(search.load, last)]
-        return f"capacity: {names_in_words(names)}"
-    ((answer, holds),) = answers
-    return f"capacity: {_holds_words(search, answer, holds) if holds else 'none hold'}"
+    if len(answers) == 1:
+        ((answer, holds),) = answers
+        return f"capacity: {_holds_words(search, answer, holds) if holds else 'none hold'}"
+    *earlier, last = (holds for _, holds in answers)
+    names = [*(bare_amount(search.load, load) for load in earlier), amount(search.load, last)]
+    return f"capacity: {names_in_words(names)}"
 
 
 def _held_words(search: CapacityResult, answer: CapacityAnswer) -> str:
     """Return what holds, and what fails with its reason."""
     fails = answer.probe(answer.fails)
     if answer.holds:
-        parts = [_holds_words(search, answer, answer.holds)]
-        if fails is not None:
-            parts.append(_fails_words(search, fails, amount(search.load, fails.value, bare=True)))
-        return "; ".join(parts)
+        words = _holds_words(search, answer, answer.holds)
+        if fails is None:
+            return words
+        return f"{words}; {_fails_words(search, fails, bare_amount(search.load, fails.value))}"
     if fails is None:
         return f"unknown: no level {'can be judged' if search.stored else 'was completed'}"
     failing = _fails_words(search, fails, amount(search.load, fails.value))
     if answer.holds is None and search.stored:
-        return f"unknown below {amount(search.load, fails.value, bare=True)}, the smallest level: {failing}"
+        return f"unknown below {bare_amount(search.load, fails.value)}, the smallest level: {failing}"
     return f"none hold: {failing}"
 
 
@@ -179,26 +180,26 @@ def _holds_words(search: CapacityResult, answer: CapacityAnswer, holds: float) -
     "perhaps 9 agents" where none are.
     """
     load, probe = amount(search.load, holds), answer.probe(holds)
-    if answer.interval == (None, None) and probe is not None and not probe.certain:
-        return f"{'' if answer.complete else 'so far '}perhaps {load}{' or more' if answer.at_least else ''}"
-    if answer.interval != (None, None) and (answer.interval[0] or 0.0) < holds:
-        so_far = "" if answer.complete else " so far"
-        return f"best estimate{so_far} {load}{' or more' if answer.at_least else ''}"
-    prefix = "" if answer.complete else "so far "
-    if answer.at_least:
-        prefix = "at least "
-    return prefix + _with_hold(search.load, holds, load)
+    so_far, or_more = "" if answer.complete else "so far ", " or more" if answer.at_least else ""
+    if answer.interval == (None, None):
+        if probe is not None and not probe.certain:
+            return f"{so_far}perhaps {load}{or_more}"
+    elif (answer.interval[0] or 0.0) < holds:
+        return f"best estimate {so_far}{load}{or_more}"
+    return f"{'at least ' if answer.at_least else so_far}{load} {_verb('hold', search.load, holds)}"
 
 
 def _fails_words(search: CapacityResult, probe: ProbeResult, subject: str) -> str:
     """Return that the level `subject` fails, or probably does where that is not certain, and why."""
-    fail = "fails" if probe.value == 1 and search.load is not LoadKind.RATE else "fail"
-    is_met, chance = _is_met(probe), ""
-    if _is_unsure(probe):
+    fail, chance = _verb("fail", search.load, probe.value), ""
+    is_met, is_unsure = _is_met(probe), _is_unsure(probe)
+    if is_unsure:
         fail = f"probably {fail}"
-    if probe.fails_percent is not None and (is_met or _is_unsure(probe)):
+    if probe.fails_percent is not None and (is_met or is_unsure):
         chance = f" (with a probability of {probe.fails_percent:.0f} %, by all levels)"
-    return f"{subject} {fail}{chance}{', though within limits' if is_met else ''}: {why_words(search, probe)}"
+    return (
+        f"{subject} {fail}{chance}{', though within limits' if is_met else ''}: {_why_words(search, probe)}"
+    )
 
 
 def _is_unsure(probe: ProbeResult) -> bool:
@@ -220,55 +221,59 @@ def _is_missed(condition: ConditionResult) -> bool:
     return (condition.met_percent or 0.0) < (condition.needed_percent or 0.0)
 
 
-def _with_hold(kind: LoadKind, value: float, subject: str) -> str:
-    """Return the `subject` of a load with its verb: "9 agents hold", "1 agent holds"."""
-    return f"{subject} hold{'s' if value == 1 and kind is not LoadKind.RATE else ''}"
+def _verb(plural: str, kind: LoadKind, value: float) -> str:
+    """Return a verb after a load: "hold" of 9 agents and of rates, "holds" of 1 agent."""
+    return {"do": "does"}.get(plural, f"{plural}s") if value == 1 and kind is not LoadKind.RATE else plural
 
 
-def amount(kind: LoadKind, value: float, *, bare: bool = False) -> str:
-    """Return a load as text: "9 agents", "2.83 requests/s", "c = 16"; only the figure if `bare`."""
+def amount(kind: LoadKind, value: float) -> str:
+    """Return a load as text: "9 agents", "2.83 requests/s", "16 requests at once"."""
     if kind is LoadKind.RATE:
-        return f"{value:.3g} /s" if bare else f"{value:.3g} requests/s"
-    if bare:
-        return f"{value:.0f}"
+        return f"{value:.3g} requests/s"
+    end = "" if value == 1 else "s"
     if kind is LoadKind.CONCURRENCY:
-        return f"{value:.0f} request{'' if value == 1 else 's'} at once"
-    unit = kind.value.removesuffix("s") if value == 1 else kind.value
-    return f"{value:.0f} {unit}"
+        return f"{value:.0f} request{end} at once"
+    return f"{value:.0f} {kind.value.removesuffix('s')}{end}"
 
 
-def requests_words(count: int) -> str:
+def bare_amount(kind: LoadKind, value: float) -> str:
+    """Return a load without its unit, which was said before: "9", "2.83 /s"."""
+    return f"{value:.3g} /s" if kind is LoadKind.RATE else f"{value:.0f}"
+
+
+def _requests_words(count: int) -> str:
     """Return a number of measured requests as text: "no request", "1 request", "17 requests"."""
     return f"{count or 'no'} request{'s' if count > 1 else ''}"
 
 
-def why_words(search: CapacityResult, probe: ProbeResult) -> str:
+def _together(probe: ProbeResult) -> ConditionResult | None:
+    """Return the condition that a request meets all others, which has no figure; None without it."""
+    return next((condition for condition in probe.conditions if condition.figure is None), None)
+
+
+def _why_words(search: CapacityResult, probe: ProbeResult) -> str:
     """Return why a level fails, as text: the condition that is farthest from being met."""
     if probe.trouble is not None:
         return probe.trouble
-    single = [
-        condition
-        for condition in probe.conditions
-        if condition.figure is not None and condition.met_percent is not None
-    ]
-    least_met = min(single, key=room_left, default=None)
-    together = next((condition for condition in probe.conditions if condition.figure is None), None)
+    single = [part for part in probe.conditions if part.figure is not None and part.met_percent is not None]
+    least_met, together = min(single, key=_room_left, default=None), _together(probe)
+    least_words = [] if least_met is None else [condition_words(least_met)]
     if search.load is LoadKind.RATE and together is not None and together.met_percent is not None:
         needed = "" if together.needed_percent is None else f" ({together.needed_percent:g} % must)"
-        share = (
-            f"{together.met_percent:.1f} % of {requests_words(together.requests)} met the conditions{needed}"
+        met = (
+            f"{together.met_percent:.1f} % of {_requests_words(together.requests)} met the conditions{needed}"
         )
-        return share if least_met is None else f"{share}; {condition_words(least_met)}"
+        return "; ".join([met, *least_words])
     if least_met is None:
         return "no request was measured"
-    if _is_missed(least_met) and not _is_unsure(probe):
-        return condition_words(least_met)
-    many_requests = requests_words(least_met.requests) if least_met.requests else "the requests"
-    share = f"{least_met.met_percent:.0f} % of {many_requests} met it ({least_met.needed_percent:g} % must)"
-    return f"{condition_words(least_met)}, {share}"
+    if not _is_missed(least_met) or _is_unsure(probe):
+        many_requests = _requests_words(least_met.requests) if least_met.requests else "the requests"
+        must = f"({least_met.needed_percent:g} % must)"
+        least_words.append(f"{least_met.met_percent:.0f} % of {many_requests} met it {must}")
+    return ", ".join(least_words)
 
 
-def room_left(condition: ConditionResult) -> float:
+def _room_left(condition: ConditionResult) -> float:
     """Return minus the missed share divided by the allowed one: 0: none is missed, below -1: too many.
 
     Where none may be missed, it is minus the missed percent.
@@ -321,8 +326,12 @@ def _is_unanswered(condition: ConditionResult) -> bool:
 
 def tried_lines(search: CapacityResult, answer: CapacityAnswer) -> Iterator[str]:
     """Yield a line for each load that was tried: "✓ 8 agents: p90 TTFT 0.9 s (limit 2 s) (120 requests)"."""
-    for tried in sorted(answer.probes, key=lambda probe: probe.value):
+    for tried in _ascending(answer):
         yield f"{sign(tried)} {amount(search.load, tried.value)}: {_tried_words(tried)}"
+
+
+def _ascending(answer: CapacityAnswer) -> list[ProbeResult]:
+    return sorted(answer.probes, key=lambda probe: probe.value)
 
 
 def sign(probe: ProbeResult) -> str:
@@ -335,52 +344,49 @@ def sign(probe: ProbeResult) -> str:
 def _tried_words(probe: ProbeResult) -> str:
     parts = [] if probe.trouble is None else [probe.trouble]
     parts += [condition_words(part) for part in probe.conditions if part.figure is not None]
-    # The condition without a figure is that a request meets all of them.
-    together = next((part for part in probe.conditions if part.figure is None), None)
+    together = _together(probe)
     if together is not None and together.met_percent is not None:
         parts.append(f"{together.met_percent:.1f} % met all")
-    runs = "" if probe.runs == 1 else f", {probe.runs} runs"
-    fails, chance = probe.fails_percent, "but not certain"
-    if fails is not None:
-        chance = f"with a probability of {100 - fails if probe.holds else fails:.0f} %"
-    is_judged = probe.requests > 0 or fails is not None
-    unsure = "" if probe.certain or not is_judged else f", {'holds' if probe.holds else 'fails'} {chance}"
-    return f"{'; '.join(parts)} ({requests_words(probe.requests)}{runs}{unsure})"
+    counts = [_requests_words(probe.requests)]
+    counts += [] if probe.runs == 1 else [f"{probe.runs} runs"]
+    if not probe.certain and (probe.requests > 0 or probe.fails_percent is not None):
+        chance = "but not certain"
+        if probe.fails_percent is not None:
+            percent = 100 - probe.fails_percent if probe.holds else probe.fails_percent
+            chance = f"with a probability of {percent:.0f} %"
+        counts.append(f"{'holds' if probe.holds else 'fails'} {chance}")
+    return f"{'; '.join(parts)} ({', '.join(counts)})"
 
 
-def certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str:
+def _certainty_words(search: CapacityResult, answer: CapacityAnswer) -> str:
     """Return between which loads the answer lies for certain, or that nothing is."""
-    low, high = answer.interval
-    is_count = search.load is not LoadKind.RATE
-    if not answer.holds and answer.fails is not None and high == answer.fails:
-        return "95 % sure"
-    if is_count and low is not None and high is not None and high - low <= 1:
-        return "95 % sure"
+    kind, (low, high) = search.load, answer.interval
     if low is None and high is None:
         return "not certain: too few requests"
-    parts = [] if low is None else [_with_hold(search.load, low, amount(search.load, low, bare=True))]
+    is_first_failing = not answer.holds and high is not None and high == answer.fails
+    is_next = low is not None and high is not None and high - low <= 1 and kind is not LoadKind.RATE
+    if is_first_failing or is_next:
+        return "95 % sure"
+    parts = []
+    if low is not None:
+        parts.append(f"{bare_amount(kind, low)} {_verb('hold', kind, low)}")
     if high is not None:
-        does = "does" if high == 1 and is_count else "do"
-        parts.append(f"{amount(search.load, high, bare=True)} {does} not")
+        parts.append(f"{bare_amount(kind, high)} {_verb('do', kind, high)} not")
     return f"95 % sure: {', '.join(parts)}"
 
 
-def ran_out_words(search: CapacityResult, answer: CapacityAnswer) -> str:
+def _ran_out_words(search: CapacityResult, ran: RanOut) -> str:
     """Return what ran out first as text, with its evidence and the load at which it was seen."""
-    ran = answer.ran_out
-    if ran is None:
-        return "what ran out first is unknown"
-    at_value = "" if ran.value is None else f" (at {amount(search.load, ran.value, bare=True)})"
+    at_value = "" if ran.value is None else f" (at {bare_amount(search.load, ran.value)})"
     if ran.kind is None:
         return f"what ran out first is unknown: {ran.evidence}{at_value}"
     where = "" if ran.server is None else f" of {ran.server}"
     if ran.elsewhere and ran.value is not None:
-        other_words = [
-            f"by {kind} at {names_in_words([amount(search.load, value, bare=True) for value in values])}"
-            for kind, values in ran.elsewhere.items()
-        ]
-        first_words = f"{ran.kind}{where} at {amount(search.load, ran.value, bare=True)} ({ran.evidence})"
-        return ", ".join([f"limited by {first_words}", *other_words])
+        parts = [f"limited by {ran.kind}{where} at {bare_amount(search.load, ran.value)} ({ran.evidence})"]
+        for kind, values in ran.elsewhere.items():
+            loads = [bare_amount(search.load, value) for value in values]
+            parts.append(f"by {kind} at {names_in_words(loads)}")
+        return ", ".join(parts)
     if ran.kind not in _RUN_OUT:
         return f"limited by {ran.kind}: {ran.evidence}{at_value}"
     return f"{ran.kind}{where} ran out first: {ran.evidence}{at_value}"
@@ -394,54 +400,44 @@ def running_search(
     `found` are the answers so far, `load_now` the load of the run that is being made; each None if there is
     none.
     """
-    answer = None if found is None else found.answers.get(target)
-    if found is None or answer is None:
-        found, answer = CapacityResult(load=capacity.kind, conditions=()), CapacityAnswer()
-    return _search_view(target, found, answer, load_now=load_now, most=capacity.most)
+    found = found or CapacityResult(load=capacity.kind, conditions=())
+    answer = found.answers.get(target) or CapacityAnswer()
+    view = _search_view(target, found, answer, load_now)
+    return replace(view, ahead=_next_loads_words(found.load, answer, load_now, capacity.most))
 
 
-def stored_searches(result: SweepResult) -> tuple[SearchView, ...]:
-    """Return the searches of a result, one for each target; empty if it was no capacity search."""
+def stored_searches(result: SweepResult) -> Iterator[SearchView]:
+    """Yield the searches of a result, one for each target; nothing if it was no capacity search."""
     search = result.capacity
     if search is None:
-        return ()
-    return tuple(_search_view(name, search, answer) for name, answer in search.answers.items())
+        return
+    for name, answer in search.answers.items():
+        view = _search_view(name, search, answer)
+        hint = "" if answer.ran_out is None else answer.ran_out.hint or ""
+        yield replace(view, answer=tuple(answer_words(search, answer)), hint=hint)
 
 
 def _search_view(
-    target: str,
-    search: CapacityResult,
-    answer: CapacityAnswer,
-    *,
-    load_now: float | None = None,
-    most: float | None = None,
+    target: str, search: CapacityResult, answer: CapacityAnswer, load_now: float | None = None
 ) -> SearchView:
-    """Return the view of a search; of a running one with the load of its run, and the `most` it may try."""
+    """Return what a search has tried, and the conditions at the level whose values say most.
+
+    That is the level that fails, else the largest. `load_now` is the load of the run that is being made.
+    """
     probes = {probe.value: probe for probe in answer.probes}
-    tried = tuple(
-        _tried_load(search, value, probes.get(value), now=value == load_now)
-        for value in sorted({*probes, *([] if load_now is None else [load_now])})
-    )
-    last = _deciding_probe(answer)
-    view = SearchView(target, tried)
-    if last is not None:
-        single = (condition for condition in last.conditions if condition.figure is not None)
-        at = f"{amount(search.load, last.value)}, {requests_words(last.requests)}"
-        view = replace(view, bars=tuple(map(_condition_bar, single)), at=at)
-    if most is not None:
-        return replace(view, ahead=_next_loads_words(search, answer, load_now, most))
-    hint = "" if answer.ran_out is None else answer.ran_out.hint or ""
-    return replace(view, answer=tuple(answer_words(search, answer)), hint=hint)
-
-
-def _deciding_probe(answer: CapacityAnswer) -> ProbeResult | None:
-    """Return the level whose values say most: the one that fails, else the largest."""
-    return answer.probe(answer.fails) or max(answer.probes, key=lambda probe: probe.value, default=None)
+    loads = sorted({*probes, *([] if load_now is None else [load_now])})
+    tried = tuple(_tried_load(search, load, probes.get(load), now=load == load_now) for load in loads)
+    last = answer.probe(answer.fails) or max(answer.probes, key=lambda probe: probe.value, default=None)
+    if last is None:
+        return SearchView(target, tried)
+    bars = (_condition_bar(condition) for condition in last.conditions if condition.figure is not None)
+    at = f"{amount(search.load, last.value)}, {_requests_words(last.requests)}"
+    return SearchView(target, tried, bars=tuple(bars), at=at)
 
 
 def _tried_load(search: CapacityResult, value: float, probe: ProbeResult | None, *, now: bool) -> TriedLoad:
     """Return a load with its verdict and its conditions; `probe` is None before its first run."""
-    tried = TriedLoad(amount(search.load, value, bare=True), point=search.point(value), now=now)
+    tried = TriedLoad(bare_amount(search.load, value), point=search.point(value), now=now)
     if probe is None:
         return tried
     return replace(
@@ -460,40 +456,26 @@ def _in_order(probe: ProbeResult) -> list[ConditionResult]:
 
 def condition_plots(search: CapacityResult) -> Iterator[CurvePlot]:
     """Yield a plot of each condition of a capacity search over the load."""
-    answers = {name: answer for name, answer in search.answers.items() if answer.probes}
-    first = next((answer.probes[0] for answer in answers.values()), None)
-    for condition in [part.condition for part in _in_order(first)] if first is not None else ():
-        results = {
-            name: [
-                (probe.value, result)
-                for probe in sorted(answer.probes, key=lambda probe: probe.value)
-                for result in probe.conditions
-                if result.condition == condition
-            ]
-            for name, answer in answers.items()
-        }
+    answers = [(name, answer) for name, answer in search.answers.items() if answer.probes]
+    for condition in _in_order(answers[0][1].probes[0]) if answers else ():
         lines = []
-        for index, (name, parts) in enumerate(results.items()):
-            values = [(load, result, _condition_value(result)) for load, result in parts]
-            points = tuple(
-                CurvePoint(
-                    search.point(load), value, missed=result.met_percent is not None and _is_missed(result)
-                )
-                for load, result, value in values
-                if value is not None
-            )
-            lines += [CurveLine(name, points, place=index, number=index)] if points else []
+        for place, (name, answer) in enumerate(answers):
+            points = tuple(_condition_points(search, answer, condition.condition))
+            lines += [CurveLine(name, points, place=place, number=place)] if points else []
         if lines:
-            some_result = next(result for parts in results.values() for _, result in parts)
-            yield _condition_plot(some_result, tuple(lines))
+            yield _condition_plot(condition, tuple(lines))
 
 
-def _condition_value(condition: ConditionResult) -> Value | None:
-    """Return the value of a condition; of all together the share of the requests that met them."""
-    if condition.figure is not None:
-        return None if condition.value is None else Value(condition.value)
-    low, high = condition.interval_percent or (None, None)
-    return None if condition.met_percent is None else Value(condition.met_percent, low, high)
+def _condition_points(search: CapacityResult, answer: CapacityAnswer, condition: str) -> Iterator[CurvePoint]:
+    """Yield the known values of a condition over the load; of all together the share that met them."""
+    for probe in _ascending(answer):
+        for result in probe.conditions:
+            known = result.met_percent if result.figure is None else result.value
+            if result.condition == condition and known is not None:
+                ends = result.interval_percent if result.figure is None else None
+                missed = result.met_percent is not None and _is_missed(result)
+                value = Value(known, *(ends or ()))
+                yield CurvePoint(search.point(probe.value), value, missed=missed)
 
 
 def _condition_plot(condition: ConditionResult, lines: tuple[CurveLine, ...]) -> CurvePlot:
@@ -506,7 +488,6 @@ def _condition_plot(condition: ConditionResult, lines: tuple[CurveLine, ...]) ->
         title, words = "Requests that met all limits", f"limit {needed}"
         limit, unit, more = condition.needed_percent, "%", True
     metric = f"condition {condition.condition}"
-    line = LimitLine(metric, words, limit or 0.0)
     return CurvePlot(
         metric,
         title,
@@ -514,25 +495,23 @@ def _condition_plot(condition: ConditionResult, lines: tuple[CurveLine, ...]) ->
         "",
         more_is_better=more,
         lines=lines,
-        limits=(line,),
+        limits=(LimitLine(metric, words, limit or 0.0),),
         is_condition=True,
         decimals=1 if unit == "tok/s" else 0,
     )
 
 
-def _next_loads_words(
-    search: CapacityResult, answer: CapacityAnswer, load_now: float | None, most: float
-) -> str:
+def _next_loads_words(kind: LoadKind, answer: CapacityAnswer, load_now: float | None, most: float) -> str:
     """Return which loads a running search may try: up to `most`, or between what holds and fails."""
-    if answer.fails is None:
-        top = max([*(probe.value for probe in answer.probes), load_now or 0.0])
-        if top >= most:
-            return "the end, if it holds"
-        following = amount(search.load, min(2 * top, most), bare=True) if top else "twice as many"
-        return f"{following} if it holds, and so on up to {amount(search.load, most, bare=True)}"
-    low, high = answer.interval
-    least_words, limit = (amount(search.load, end, bare=True) for end in (low or 0.0, high or answer.fails))
-    return f"between {least_words} and {limit}, where the answer likely lies"
+    if answer.fails is not None:
+        low, high = answer.interval
+        ends = f"{bare_amount(kind, low or 0.0)} and {bare_amount(kind, high or answer.fails)}"
+        return f"between {ends}, where the answer likely lies"
+    top = max([*(probe.value for probe in answer.probes), load_now or 0.0])
+    if top >= most:
+        return "the end, if it holds"
+    following = bare_amount(kind, min(2 * top, most)) if top else "twice as many"
+    return f"{following} if it holds, and so on up to {bare_amount(kind, most)}"
 
 
 def _condition_bar(condition: ConditionResult) -> ConditionBar:

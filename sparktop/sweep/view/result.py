@@ -174,7 +174,7 @@ def result_view(
         rows=rows,
         plots=sweep_plots(result, references),
         topologies=compared,
-        searches=stored_searches(result),
+        searches=tuple(stored_searches(result)),
         headline=answer,
         verdict=tuple(sentence for sentence in verdict(result, rows, compared) if sentence != answer),
     )

@@ -355,7 +355,7 @@ def check_recommendation(result: SweepResult, texts: Texts) -> None:
     if not picks:
         return
     shown = next(rows for rows in tables(dict(texts)["post"]) if rows[0][0].startswith("Use"))
-    assert [row[:3] for row in shown[1:]] == [[one.use, one.pick, one.leads or "–"] for one in picks]
+    assert [row[:3] for row in shown[1:]] == [[use, pick, leads or "–"] for use, pick, leads, *_ in picks]
     winners = {
         level.winner
         for metric in known(view.topologies).metrics
@@ -363,7 +363,7 @@ def check_recommendation(result: SweepResult, texts: Texts) -> None:
         for level in metric.levels
     }
     names = {target.name for target in result.targets}
-    assert {name for one in picks for name in names if re.match(rf"{name}\b", one.pick)} <= winners
+    assert {name for _, pick, *_ in picks for name in names if re.match(rf"{name}\b", pick)} <= winners
 
 
 def check_marks(result: SweepResult, texts: Texts) -> None:
