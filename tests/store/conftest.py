@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -65,9 +66,13 @@ class World:
         self.store.accept(SourceKey.backend(name), replace(reading, at=self.at), 5.0)
         return self.view(name)
 
+    def lane(self, at: float, name: str = "b", start_time: float | None = None, **told: Any) -> BackendView:  # noqa: ANN401 - fields
+        """Feed a page of one lane of which these fields are known."""
+        return self.feed(page(at, LaneSample("0", **told), start_time=start_time), name=name)
+
     def tokens(self, at: float, tokens: float, *, start_time: float | None = None) -> BackendView:
         """Feed a page of one lane that has generated `tokens` in all."""
-        return self.feed(page(at, LaneSample("0", generation_tokens=tokens), start_time=start_time))
+        return self.lane(at, generation_tokens=tokens, start_time=start_time)
 
     def fail(self, at: float, kind: FailureKind = FailureKind.REFUSED) -> BackendView:
         """Feed a failure."""

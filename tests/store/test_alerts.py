@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.graphics import numbers
-from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.engine import Histogram
 from sparktop.model.event import Alert, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
@@ -45,10 +45,6 @@ def alerts(world: World) -> list[tuple[str, Severity]]:
     return [(alert.id, alert.severity) for alert in world.snapshot().alerts]
 
 
-def lane(at: float, start_time: float | None = None, **told: Any) -> EngineSample:  # noqa: ANN401 - fields
-    return EngineSample(at, "vllm", (LaneSample("0", running=1.0, **told),), start_time=start_time)
-
-
 def test_three_failures_or_three_seconds_are_down(world: World) -> None:
     """Two quick failures raise nothing; the third does, as does a second one 3 s later, since the first."""
     world.fail(1000)
@@ -57,7 +53,7 @@ def test_three_failures_or_three_seconds_are_down(world: World) -> None:
     world.fail(1002)
     assert alerts(world) == [("backend:b:unreachable", Severity.CRITICAL)]
     assert world.snapshot().alerts[0].since == world.view().failing_since
-    world.feed(lane(1003))
+    world.lane(1003)
     assert alerts(world) == []
     world.fail(1004)
     world.fail(1007)
@@ -115,7 +111,7 @@ def test_a_dead_engine_is_an_alert_of_its_own(world: World) -> None:
     for at in range(1004, 1008):
         world.fail(at, FailureKind.REFUSED)
     assert alerts(world) == [("backend:b:unreachable", Severity.CRITICAL)]
-    world.feed(lane(1009))
+    world.lane(1009)
     assert alerts(world) == []
     assert [(event.severity, event.kind) for event in world.snapshot().events] == [
         (Severity.CRITICAL, "engine-dead"),
@@ -129,7 +125,7 @@ def test_a_full_cache_does_not_flap(world: World) -> None:
     """Raised at 98 %, kept while it wavers, with the value of now; cleared below 95 %; `since` stays."""
     held: list[bool] = []
     for second, percent in enumerate((97.9, 98.0, 97.0, 98.5, 95.0, 94.9)):
-        world.feed(lane(1000 + second, kv_cache_percent=percent))
+        world.lane(1000 + second, kv_cache_percent=percent)
         held.append(bool(alerts(world)))
         if held[-1]:
             assert world.snapshot().alerts[0].message == f"KV cache {percent:.0f} % full"
@@ -161,7 +157,7 @@ def test_a_server_that_restarts_again_and_again_is_one_alert(world: World) -> No
             world.fail(1000 + second)
         else:
             start = float(min(cycle, 6) * 40)
-            world.feed(lane(1000 + second, start_time=start, generation_tokens=second - start))
+            world.lane(1000 + second, running=1.0, start_time=start, generation_tokens=second - start)
         seen += [
             (second, alert.message) for alert in world.snapshot().alerts if alert.id == "backend:b:restarts"
         ]
@@ -174,65 +170,40 @@ def test_a_server_that_restarts_again_and_again_is_one_alert(world: World) -> No
     assert 900 not in held
 
 
-def stepping(at: float, step_ms: float, running: float = 8.0, batch: float = 8.0) -> EngineSample:
-    """Return a page of a server that has made a step every `step_ms` since time 0."""
-    steps = at * 1000.0 / step_ms
-    tokens = Histogram((1e6, math.inf), (steps, steps), steps * batch)
-    return EngineSample(
-        at,
-        "vllm",
-        (LaneSample("0", running=running, generation_tokens=steps * batch, step_tokens=tokens),),
-        ("m",),
-    )
-
-
 @pytest.mark.parametrize(
     ("slow", "slow_batch", "alerted"),
     [
         (170.0, 8.0, ""),
         (500.0, 8.0, "500 ms each at 8 requests; b would need about 60 ms for such a batch: 8.3 × as long"),
         (500.0, 256.0, ""),
-        (
-            2000.0,
-            16.0,
-            "2,000 ms each at 8 requests; b would need about 85 ms for such a batch: 23.6 × as long",
-        ),
+        (2000.0, 16.0, "2,000 ms each at 8 requests; b would need about 85 ms for such a batch: 23.6 × "),
     ],
 )
 def test_steps_that_are_slow_beside_its_peer_s_are_an_alert(
-    slow: float,
-    slow_batch: float,
-    alerted: str,
+    slow: float, slow_batch: float, alerted: str
 ) -> None:
     """Steps of 3 times the peer's raise it for a like batch; a batch 32 times as large explains 8 times."""
     world = World(Watch(backends=(BackendTarget("b", "http://b"), BackendTarget("c", "http://c"))))
     for second in range(60):
-        world.feed(stepping(1000 + second, 60.0), name="b")
-        world.feed(stepping(1000 + second, slow, batch=slow_batch), name="c")
+        for name, step_ms, batch in (("b", 60.0, 8.0), ("c", slow, slow_batch)):
+            steps = (1000 + second) * 1000.0 / step_ms
+            made = Histogram((1e6, math.inf), (steps, steps), steps * batch)
+            world.lane(1000 + second, name, running=8.0, generation_tokens=steps * batch, step_tokens=made)
     found = [(alert.id, alert.message) for alert in world.snapshot().alerts]
     assert [name for name, _ in found] == (["backend:c:slow-steps"] if alerted else [])
     assert not alerted or alerted in found[0][1]
 
 
-def failing(at: float, **counts: float) -> EngineSample:
-    return EngineSample(at, "vllm", (LaneSample("0", running=1.0, counts=counts),))
-
-
 def test_that_most_clients_leave_is_said_once_it_is_many(world: World) -> None:
     """Half of a minute's requests and at least 20; a quarter is the usual of editors, and clears it."""
-
-    def ended(at: float, length: float, abort: float) -> None:
-        lane = LaneSample("0", running=1.0, finished={"length": length, "abort": abort})
-        world.feed(EngineSample(at, "vllm", (lane,)))
-
-    ended(1000, 100.0, 0.0)
-    ended(1030, 110.0, 19.0)
+    world.lane(1000, running=1.0, finished={"length": 100.0, "abort": 0.0})
+    world.lane(1030, running=1.0, finished={"length": 110.0, "abort": 19.0})
     assert alerts(world) == []
-    ended(1040, 115.0, 24.0)
+    world.lane(1040, running=1.0, finished={"length": 115.0, "abort": 24.0})
     (alert,) = world.snapshot().alerts
     assert (alert.id, alert.severity) == ("backend:b:aborted", Severity.INFO)
     assert alert.message == "24 of 39 requests ended in the last 60 s because their client left"
-    ended(1099, 215.0, 30.0)
+    world.lane(1099, running=1.0, finished={"length": 215.0, "abort": 30.0})
     assert alerts(world) == []
 
 
@@ -240,14 +211,8 @@ def test_that_most_clients_leave_is_said_once_it_is_many(world: World) -> None:
 def test_clients_that_leave_are_seen_in_the_answers(world: World, waiting: float, *, named: bool) -> None:
     """An engine that counts no abort still counts the answer; answers counted as they begin are none."""
     for at, done, answered, in_queue in ((1000, 100.0, 100.0, 2.0), (1050, 102.0, 140.0, waiting)):
-        lane = LaneSample(
-            "0",
-            running=1.0,
-            waiting=in_queue,
-            finished={"length": done},
-            counts={"http_generated": answered},
-        )
-        world.feed(EngineSample(at, "vllm", (lane,)))
+        finished, counts = {"length": done}, {"http_generated": answered}
+        world.lane(at, running=1.0, waiting=in_queue, finished=finished, counts=counts)
     messages = [alert.message for alert in world.snapshot().alerts if alert.id.endswith("aborted")]
     assert messages == ["38 of 40 requests ended in the last 60 s because their client left"] * named
 
@@ -272,15 +237,15 @@ def test_what_fails_is_an_alert_until_a_minute_passed_without(
 ) -> None:
     """Two are too few, more raise it; older ones do not count; whatever LMCache says of its health."""
     for at, failed in ((1000, 7.0), (1010, 9.0)):
-        world.feed(failing(at, **{count: failed}))
+        world.lane(at, running=1.0, counts={count: failed})
     assert alerts(world) == []
-    world.feed(failing(1020, **{count: 10.0}))
+    world.lane(1020, running=1.0, counts={count: 10.0})
     (alert,) = world.snapshot().alerts
     assert (alert.id, alert.severity) == (f"backend:b:{kind}", Severity.WARNING)
     assert alert.message == message
     assert alert.values == {count: 3, "limit_per_min": 3.0, "window_s": 60.0}
     for at in range(1021, 1082):
-        world.feed(failing(at, **{count: 10.0}))
+        world.lane(at, running=1.0, counts={count: 10.0})
     assert alerts(world) == []
     assert [(one.kind, one.phase) for one in world.snapshot().events] == [(kind, "begin"), (kind, "end")]
 
@@ -288,10 +253,10 @@ def test_what_fails_is_an_alert_until_a_minute_passed_without(
 def test_a_sweep_preempts_on_purpose_and_an_lmcache_gets_well(world: World) -> None:
     """While this program loads a server its preemptions are no alert; none unhealthy is no fault."""
     for at, preemptions, unhealthy in ((1000, 0.0, 1.0), (1001, 3.0, 1.0)):
-        world.feed(lane(at, preemptions=preemptions, gauges={"lmcache_unhealthy": unhealthy}))
+        world.lane(at, running=1.0, preemptions=preemptions, gauges={"lmcache_unhealthy": unhealthy})
     assert {name for name, _ in alerts(world)} == {"backend:b:preempting", "backend:b:lmcache"}
     world.store.begin_own_load(frozenset({"b"}))
-    world.feed(lane(1002, preemptions=6.0, gauges={"lmcache_unhealthy": 0.0}))
+    world.lane(1002, running=1.0, preemptions=6.0, gauges={"lmcache_unhealthy": 0.0})
     assert alerts(world) == []
 
 
@@ -319,12 +284,8 @@ def unified(at: float, gib: float) -> NodeSample:
     return NodeSample(at, memory=MemoryReading(unified=True, headroom_bytes=round(gib * GIB)))
 
 
-def margin(at: float, degrees: float) -> NodeSample:
-    return NodeSample(at, gpus=(GpuReading(0, temperature_c=94 - degrees, limit_margin_c=degrees),))
-
-
-def swapping(at: float, mib: float) -> NodeSample:
-    return NodeSample(at, memory=MemoryReading(swap_in_bytes_per_s=mib * MIB))
+def with_gpu(at: float, **told: Any) -> NodeSample:  # noqa: ANN401 - fields
+    return NodeSample(at, gpus=(GpuReading(0, **told),))
 
 
 def errors(at: float, rate: float) -> NodeSample:
@@ -336,28 +297,22 @@ def sensor(at: float, degrees: float) -> NodeSample:
     return NodeSample(at, sensors=(SensorReading("nvme", degrees, 85.0), SensorReading("wifi", 200.0)))
 
 
-def throttled(at: float, percent: float) -> NodeSample:
-    return NodeSample(at, gpus=(GpuReading(0, throttled_percent={"software thermal": percent}),))
-
-
-def capped(at: float, percent: float) -> NodeSample:
-    return NodeSample(at, gpus=(GpuReading(0, throttled_percent={"software power cap": percent}),))
-
-
 def clocked(at: float, mhz: float) -> NodeSample:
-    gpu = GpuReading(0, "NVIDIA GB10", utilization_percent=95.0, sm_clock_mhz=round(mhz), power_w=16.0)
-    return NodeSample(at, gpus=(gpu,))
+    return with_gpu(at, name="NVIDIA GB10", utilization_percent=95.0, sm_clock_mhz=round(mhz), power_w=16.0)
 
 
 MakeSample = Callable[[float, float], NodeSample]
 BANDS: dict[str, tuple[MakeSample, float, float, float]] = {
     "headroom": (unified, 11.9, 12.1, 13.1),
-    "thermal": (margin, 4.9, 5.0, 6.9),
-    "swap-in": (swapping, 1.1, 0.6, 0.99),
+    "thermal": (lambda at, c: with_gpu(at, temperature_c=94 - c, limit_margin_c=c), 4.9, 5.0, 6.9),
+    "swap-in": (
+        lambda at, mib: NodeSample(at, memory=MemoryReading(swap_in_bytes_per_s=mib * MIB)),
+        *(1.1, 0.6, 0.99),
+    ),
     "rdma-errors": (errors, 1.1, 0.6, 0.99),
     "sensors": (sensor, 85.1, 82.1, 84.9),
-    "throttled": (throttled, 30.0, 7.5, 9.9),
-    "power-cap": (capped, 30.0, 7.5, 9.9),
+    "throttled": (lambda at, n: with_gpu(at, throttled_percent={"software thermal": n}), 30.0, 7.5, 9.9),
+    "power-cap": (lambda at, n: with_gpu(at, throttled_percent={"software power cap": n}), 30.0, 7.5, 9.9),
     "slow-clock": (clocked, 611.0, 1001.0, 1199.0),
 }
 """Of each alert: how to make a sample, a value that raises it, and a band that neither raises nor clears."""
@@ -436,16 +391,7 @@ def test_a_limit_that_is_near_in_time_is_an_alert_before_memory_is_short() -> No
     assert list(seen)[:2] == ["headroom-limit warning", "headroom-limit critical"]
 
 
-@pytest.fixture
-def node() -> World:
-    return watching()
-
-
-def lost(at: float) -> Failure:
-    return Failure(FailureKind.TIMEOUT, "slow", at)
-
-
-def test_rdma_is_no_part_of_the_network(node: World) -> None:
+def test_rdma_is_no_part_of_the_network() -> None:
     """Wired and wireless add up, RDMA by itself; bridges, loopback and links that are down count nowhere."""
     links = (
         ("eth0", "ethernet", True, 1.0),
@@ -457,6 +403,7 @@ def test_rdma_is_no_part_of_the_network(node: World) -> None:
         ("roce2", "rdma", False, 4000.0),
     )
     network = tuple(NetworkReading(name, kind, up, rate, 2 * rate) for name, kind, up, rate in links)
+    node = watching()
     history = node.see(NodeSample(1000, network=network)).history
     assert (history.rx_bytes_per_s.last, history.tx_bytes_per_s.last) == (3, 6)
     assert (history.rdma_rx_bytes_per_s.last, history.rdma_tx_bytes_per_s.last) == (300, 600)
@@ -465,20 +412,21 @@ def test_rdma_is_no_part_of_the_network(node: World) -> None:
 
 
 def hot(at: float, percent: float | None, *missed: NodeSample) -> NodeSample:
-    gpu = GpuReading(0, throttled_percent={"software thermal": percent}, utilization_percent=90.0)
-    return NodeSample(at, gpus=(gpu,), missed=missed)
+    throttled = {"software thermal": percent}
+    return replace(with_gpu(at, throttled_percent=throttled, utilization_percent=90.0), missed=missed)
 
 
-def test_throttling_is_weighed_by_time_and_gaps_have_none(node: World) -> None:
+def test_throttling_is_weighed_by_time_and_gaps_have_none() -> None:
     """The first sample, and the first one after a failure, cover no time; missed samples do."""
+    node = watching()
     assert node.see(hot(1000, 100.0)).throttled_percent == {}
     node.see(hot(1010, 30.0))
     view = node.see(hot(1012, 90.0))
     assert view.throttled_percent == pytest.approx({"software thermal": (30 * 10 + 90 * 2) / 12})
-    node.see(lost(1014))
+    node.see(Failure(FailureKind.TIMEOUT, "slow", 1014))
     view = node.see(hot(1020, 100.0))
     assert view.throttled_percent == pytest.approx({"software thermal": 40})
-    node.see(lost(1022))
+    node.see(Failure(FailureKind.TIMEOUT, "slow", 1022))
     view = node.see(hot(1026, 0.0, hot(1022, 0.0), hot(1024, 0.0)))
     assert view.throttled_percent == pytest.approx({"software thermal": 480 / 18})
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -33,13 +32,10 @@ from sparktop.model.router import Deployment, RouterSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.store import SourceKey
 from sparktop.store.event_log import EVENTS_KEPT, EventLog
-from tests.store.conftest import World
+from tests.known import known
+from tests.store.conftest import EPOCH, World
 
 GIB = 2**30
-
-
-def lane(at: float, **told: Any) -> EngineSample:  # noqa: ANN401 - fields
-    return EngineSample(at, "vllm", (LaneSample("0", running=1.0, **told),), ("m",))
 
 
 def machine(at: float, gib: float, heat: float = 61.0) -> NodeSample:
@@ -60,7 +56,7 @@ def test_an_alert_is_an_event_when_it_begins_and_when_it_ends(world: World) -> N
     heard: list[Event] = []
     world.store.listen_events(heard.append)
     for at, percent in ((1000, 50.0), (1010, 99.0), (1070, 97.0), (1130, 90.0)):
-        world.feed(lane(at, kv_cache_percent=percent))
+        world.lane(at, kv_cache_percent=percent)
     assert phases(world) == [("kv-full", Phase.BEGIN), ("kv-full", Phase.END)]
     begun, ended = heard
     assert begun.values == {
@@ -97,18 +93,14 @@ def test_what_is_not_known_any_more_ends_too() -> None:
     world.see(machine(1000, 11))
     for at in (1002, 1004, 1006):
         world.see(Failure(FailureKind.TIMEOUT, "no answer", at))
-    assert [event.message for event in world.snapshot().events][1:] == [
-        "alert dropped after 6 s: low memory, unknown now (it does not answer)",
-        "no answer",
-    ]
-    down = world.snapshot().events[-1]
-    assert down.values["failures"] == 3
+    _, dropped, down = world.snapshot().events
+    assert dropped.message == "alert dropped after 6 s: low memory, unknown now (it does not answer)"
+    assert (down.message, down.values["failures"]) == ("no answer", 3)
     assert (down.values["limit_failures"], down.values["window_s"]) == (3, 4)
 
 
 # The event log: what is one line, what is announced, and that only monotonic time counts.
 
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 DOWN = "backend:b:unreachable"
 
 
@@ -126,8 +118,7 @@ class Told:
 
     def finish(self, at: float, about: str = DOWN) -> None:
         """Add the end of a condition."""
-        message = "answers again after 8 s"
-        worst = Severity.CRITICAL
+        message, worst = "answers again after 8 s", Severity.CRITICAL
         self.log.add(Event(wall(at), Severity.INFO, "b", message, {}, at, about, Phase.END, 8.0, worst))
 
     def cycle(self, start: int, times: int, every: int = 40) -> None:
@@ -272,20 +263,15 @@ def test_events_beside_alerts_are_in_the_order_of_their_times(two_machines: Worl
     assert (line.message, line.since) == ("KV cache full 3 times in 16 s", alert.since)
 
 
-def processes(at: float, *running: Workload) -> NodeSample:
-    held = tuple(GpuProcess(one.pid, "VLLM::Worker", 1 << 30) for one in running)
-    return NodeSample(at, gpus=(GpuReading(0, processes=held),), workloads=Workloads(running, 0, 0.0))
-
-
 def test_a_dead_rank_is_in_the_top_line_while_its_server_answers(two_machines: World) -> None:
     """One event for both machines, a critical alert after five seconds, and its end with the next token."""
     one, two = (Workload(pid, "vllm", "worker", f"TP{pid - 40}", "m") for pid in (40, 41))
     play(two_machines, 20, BUSY)
     for name, worker in (("n", one), ("m", two)):
-        two_machines.store.accept(SourceKey.node(name), processes(two_machines.at, worker))
+        two_machines.store.accept(SourceKey.node(name), sample(two_machines.at, worker))
     play(two_machines, 1, BUSY)
-    two_machines.store.accept(SourceKey.node("m"), processes(two_machines.at))
-    two_machines.store.accept(SourceKey.node("n"), processes(two_machines.at + 0.5))
+    two_machines.store.accept(SourceKey.node("m"), sample(two_machines.at))
+    two_machines.store.accept(SourceKey.node("n"), sample(two_machines.at + 0.5))
     ended = [event for event in two_machines.snapshot().events if event.kind == "engine-ended"]
     assert len(ended) == 1
     play(two_machines, 8, BUSY)
@@ -294,8 +280,7 @@ def test_a_dead_rank_is_in_the_top_line_while_its_server_answers(two_machines: W
     assert top.severity is Severity.CRITICAL
     assert top.words == top.short == "b: worker TP1 (pid 41) ended"
     play(two_machines, 8, BUSY)
-    progress = two_machines.snapshot().backends[0].progress
-    assert progress is not None
+    progress = known(two_machines.view().progress)
     assert (progress.word, progress.why) == (Progress.STUCK, "worker TP1 (pid 41) ended")
     for tokens in (200.0, 300.0, 400.0):
         play(two_machines, 1, LaneSample("0", running=9.0, waiting=0.0, generation_tokens=tokens))
@@ -330,10 +315,7 @@ def test_a_deployment_whose_model_is_gone_is_an_alert_of_the_router(asked: str) 
     assert said == [[], [f"deployment d-1 asks b for {asked}, which serves tiny"], []]
 
 
-@pytest.mark.parametrize(
-    ("started_s", "uptime_s"),
-    [(-3600.0, 3620.0), (600.0, None), (-1.8e9, None)],
-)
+@pytest.mark.parametrize(("started_s", "uptime_s"), [(-3600.0, 3620.0), (600.0, None), (-1.8e9, None)])
 def test_an_uptime_that_contradicts_what_was_seen_is_unknown(
     two_machines: World, started_s: float, uptime_s: float | None
 ) -> None:
@@ -364,11 +346,9 @@ def sample(
     *running: Workload,
     kills: int | None = 0,
     kernel: KernelLog | None = READABLE,
-    used: float = 118.9,
 ) -> NodeSample:
-    memory = MemoryReading(
-        unified=True, total_bytes=round(121.6 * GIB), used_bytes=round(used * GIB), oom_kills=kills
-    )
+    total, taken = round(121.6 * GIB), round(118.9 * GIB)
+    memory = MemoryReading(unified=True, total_bytes=total, used_bytes=taken, oom_kills=kills)
     held = tuple(GpuProcess(one.pid, "VLLM::EngineCore", GIB) for one in running if one.role != "server")
     gpu = GpuReading(0, temperature_c=71.0, power_w=84.0, processes=held)
     return NodeSample(at, memory=memory, gpus=(gpu,), workloads=Workloads(running, 0, 0.0), kernel=kernel)
@@ -376,10 +356,8 @@ def sample(
 
 def see(spark: World, reading: NodeSample) -> list[Event]:
     before = len(spark.snapshot().events)
-    spark.at = reading.at
-    spark.store.accept(SPARK_2, reading)
-    events: tuple[Event, ...] = spark.snapshot().events
-    return list(events[before:])
+    spark.see(reading, "spark-2")
+    return list(spark.snapshot().events[before:])
 
 
 def clock(spark: World, at: float) -> str:
@@ -425,8 +403,7 @@ def test_a_reboot_says_when_and_how_the_machine_was_last_seen(spark: World) -> N
     spark.store.identify(SPARK_2, NodeIdentity(boot_id="one"))
     see(spark, sample(1000, SERVER, CORE))
     spark.at = 1230
-    booted_at = spark.wall(1200)
-    booted = f"{datetime.fromtimestamp(booted_at, UTC).astimezone():%H:%M:%S}"
+    booted_at, booted = spark.wall(1200), clock(spark, 1200)
     spark.store.identify(SPARK_2, NodeIdentity(boot_id="two", booted_at=booted_at))
     assert spark.snapshot().events[-1].message == (
         f"rebooted at {booted}; last sample {clock(spark, 1000)} at 118.9 of 121.6 GiB, "
@@ -449,10 +426,7 @@ def test_one_end_of_an_engine_is_one_event(spark: World) -> None:
     assert see(spark, sample(1004, SERVER, CORE)) == []
     assert see(spark, sample(1006, orphan)) == []
     assert see(spark, sample(1008)) == []
-    again = (
-        Workload(20, "vllm", "server", None, "m", 8000, 20),
-        Workload(21, "vllm", "worker", "TP0", "m", None, 20),
-    )
-    see(spark, sample(1010, *again))
-    assert len(see(spark, sample(1012, again[0]))) == 1
+    server, worker = replace(SERVER, pid=20, server=20), replace(WORKERS[0], pid=21, server=20)
+    see(spark, sample(1010, server, worker))
+    assert len(see(spark, sample(1012, server))) == 1
     assert see(spark, sample(1014)) == []

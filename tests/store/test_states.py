@@ -19,12 +19,12 @@ from msgspec.structs import replace
 from sparktop.analysis.summary import verdict
 from sparktop.demo.scenario import SCENARIOS
 from sparktop.hardware.machine import Machine
-from sparktop.model.engine import EngineIdentity, EngineSample, Histogram, LaneSample
+from sparktop.model.engine import EngineIdentity, Histogram, LaneSample
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import LITELLM, Deployment, RouterSample, Scrape, Sum
-from sparktop.model.snapshot import BackendState, BackendView, Limit, LimitKind, Snapshot
+from sparktop.model.snapshot import BackendState, Limit, LimitKind, Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.panels.machine.detail import node_detail
 from sparktop.panels.machine.panel import node_panel
@@ -43,19 +43,13 @@ from tests.known import known
 from tests.store.conftest import World, page
 
 
-def look(world: World, at: float, running: float, waiting: float, tokens: float) -> BackendView:
-    """Feed a sample and return the backend as it is shown then."""
-    lane = LaneSample("0", running=running, waiting=waiting, generation_tokens=tokens)
-    return world.feed(EngineSample(at, "vllm", (lane,), models=("m",)))
-
-
 @pytest.mark.parametrize(("kind", "running"), [(FailureKind.LOADING, None), (FailureKind.TIMEOUT, 2.0)])
 def test_a_new_process_has_no_figures_of_the_one_that_ended(
     world: World, kind: FailureKind, running: float | None
 ) -> None:
     """While it loads its model, nothing runs; where a poll fails, the last values stay."""
     for second in range(20):
-        look(world, 1000 + second, 2.0, 0.0, 64.0 * second)
+        world.lane(1000 + second, running=2.0, waiting=0.0, generation_tokens=64.0 * second)
     view = world.feed(Failure(kind, "503", 1020))
     assert (view.running, view.generation_tps is None) == (running, running is None)
 
@@ -66,7 +60,7 @@ def test_idle_never_stands_beside_a_rate(world: World) -> None:
     for second in range(45):
         busy = 5 <= second < 25
         tokens = 128.0 * min(20, max(0, second - 4))
-        view = look(world, 1000 + second, 2.0 if busy else 0.0, 0.0, tokens)
+        view = world.lane(1000 + second, running=2.0 * busy, waiting=0.0, generation_tokens=tokens)
         words.append((view.state_text, bool(view.generation_tps)))
     assert all(not moving for word, moving in words if word.startswith("idle"))
     assert {word for word, _ in words[35:]} == {"idle"}
@@ -77,7 +71,8 @@ def test_queueing_beside_nothing_waiting_says_that_it_was(world: World) -> None:
     """If requests wait in two samples of three, the state holds, and is shown as past while none waits."""
     seen = set()
     for second in range(24):
-        view = look(world, 1000 + second, 4.0, float(second % 3 > 0), 100.0 * second)
+        waiting = float(second % 3 > 0)
+        view = world.lane(1000 + second, running=4.0, waiting=waiting, generation_tokens=100.0 * second)
         if second >= 10:
             seen.add((view.state_text, view.waiting))
             assert view.waiting or verdict(world.snapshot()).words == "1 queueing lately"
@@ -90,8 +85,7 @@ def test_preemptions_between_two_scrapes_make_a_state() -> None:
     words: list[str] = []
     for number, count in enumerate((500.0, 500.0, 503.0, 503.0)):
         at = 1000.0 + 15 * number
-        lane = LaneSample("0", running=9.0, waiting=0.0, preemptions=count)
-        view = world.feed(EngineSample(at, "vllm", (lane,), models=("m",)))
+        view = world.lane(at, running=9.0, waiting=0.0, preemptions=count)
         words.append(f"{view.state_text}: {view.state_rule}" if number == 2 else view.state_text)
     assert words == ["busy", "busy", "preempting: 3 preemptions in the last 15 s", "busy"]
 
@@ -127,8 +121,7 @@ def test_a_server_that_does_not_answer_has_no_limit(full: LimitedRun) -> None:
     """Its last verdict does not count any more."""
     full.play(30)
     full.store.accept(SourceKey.backend("server-1"), Failure(FailureKind.REFUSED, "refused", 30.5), 1.0)
-    (view,) = full.store.snapshot().backends
-    assert view.limited_by is None
+    assert of(full) is None
 
 
 @pytest.mark.parametrize(
@@ -151,19 +144,13 @@ def test_a_router_whose_servers_are_not_known_may_be_what_sends_too_little(
     sample = RouterSample(1.0, LITELLM, alive=True, deployments=None if asks_for is None else listed)
     run.store.accept(SourceKey.router("front"), sample, 1.0)
     run.play(40)
-    limit = known(of(run))
-    assert limit.kind is kind
+    assert known(of(run)).kind is kind
     run.store.accept(SourceKey.router("front"), Failure(FailureKind.REFUSED, "refused", 41.0), 1.0)
     run.play(15)
-    limit = known(of(run))
-    assert limit.kind is LimitKind.CLIENT
+    assert known(of(run)).kind is LimitKind.CLIENT
 
 
 # What the store makes of engines that report less than vLLM, or later.
-
-
-def sample(at: float, *lanes: LaneSample, note: str | None = None) -> EngineSample:
-    return EngineSample(at, "any", lanes, models=("m",), note=note)
 
 
 def test_the_server_s_own_rate_is_the_live_one(world: World) -> None:
@@ -173,25 +160,24 @@ def test_the_server_s_own_rate_is_the_live_one(world: World) -> None:
         for name, gauge in (("0", 40.0), ("1", 2.5))
     ]
     for second in range(3):
-        view = world.feed(sample(1000 + second, *lanes))
+        view = world.feed(page(1000 + second, *lanes))
     assert (view.generation_tps, view.generation_tps_1s) == (0.0, 42.5)
     assert view.history.generation_tps.peak(0.0) == 42.5
 
 
 def test_a_gauge_that_outlives_its_traffic_is_not_believed(world: World) -> None:
     """SGLang keeps its last rate for 30 s: where its counter moves with the tokens, a still one overrules."""
-    moving = LaneSample("0", generation_tokens=0.0, generation_tps_gauge=50.0)
-    for second in range(5):
-        view = world.feed(sample(1000 + second, replace(moving, generation_tokens=60.0 * second)))
-    assert view.generation_tps_1s == 50.0
-    for second in range(5, 17):
-        view = world.feed(sample(1000 + second, replace(moving, generation_tokens=240.0)))
-    assert (view.generation_tps, view.generation_tps_1s) == (0.0, 0.0)
+    rates = []
+    for second in range(17):
+        tokens = 60.0 * min(second, 4)
+        view = world.lane(1000 + second, generation_tokens=tokens, generation_tps_gauge=50.0)
+        rates.append((view.generation_tps, view.generation_tps_1s))
+    assert (rates[4][1], rates[16]) == (50.0, (0.0, 0.0))
 
 
 def test_a_server_without_figures_is_unknown_in_its_own_words(world: World) -> None:
     """No load figure gives no state but "unknown", with the source's note as the rule; nothing becomes 0."""
-    view = world.feed(sample(1000, LaneSample("0"), note="1 model loaded; no figures"))
+    view = world.feed(replace(page(1000, LaneSample("0")), note="1 model loaded; no figures"))
     assert (view.state, view.state_rule) == (BackendState.UNKNOWN, "1 model loaded; no figures")
     assert (view.running, view.generation_tps, view.kv_cache_percent, view.generation_tokens) == (None,) * 4
     assert view.model == "m"
@@ -202,8 +188,7 @@ def test_a_mean_without_buckets_is_a_mean_without_quantiles(world: World) -> Non
     """llama.cpp reports a sum and a count: the mean of the window is known, its quantiles are not."""
     for second in range(3):
         tokens = 100.0 * second
-        lane = LaneSample("0", itl=Histogram((math.inf,), (tokens,), tokens * 0.03))
-        view = world.feed(sample(1000 + second, lane))
+        view = world.lane(1000 + second, itl=Histogram((math.inf,), (tokens,), tokens * 0.03))
     assert view.itl.mean_s == pytest.approx(0.03)
     assert (view.itl.count, view.itl.p50, view.itl.p99) == (200.0, None, None)
     assert view.itl.note == "no usable buckets"
@@ -211,12 +196,8 @@ def test_a_mean_without_buckets_is_a_mean_without_quantiles(world: World) -> Non
 
 # The state of a backend agrees with what limits it, and with the sweep of this program that loads it.
 
-_WORKS = set(LimitKind) - {
-    LimitKind.CLIENT,
-    LimitKind.CLIENT_OR_ROUTER,
-    LimitKind.ROUTER,
-    LimitKind.UNKNOWN,
-}
+_SENDS = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER, LimitKind.ROUTER}
+_WORKS = set(LimitKind) - _SENDS - {LimitKind.UNKNOWN}
 _RESTS = {BackendState.BORED, BackendState.IDLE}
 SWEPT = frozenset({"b"})
 
@@ -247,11 +228,6 @@ def test_no_limit_of_decoding_is_named_while_none_decodes(name: str) -> None:
     assert named
 
 
-def swept(world: World, at: int, **lane: Any) -> Snapshot:  # noqa: ANN401 - fields
-    world.feed(EngineSample(float(at), "vllm", (LaneSample("0", **lane),)))
-    return world.snapshot()
-
-
 def test_a_server_whose_gpu_works_for_many_requests_is_not_bored() -> None:
     """Of two servers that take turns, the one that has just got its requests works as the other one did."""
     rehearsal = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"])
@@ -266,25 +242,28 @@ def test_a_server_whose_gpu_works_for_many_requests_is_not_bored() -> None:
 
 def test_what_a_sweep_fills_is_no_alert(world: World) -> None:
     """A full KV cache and waiting requests are named as the sweep's, without alert; later they are real."""
-    full = {"running": 9.0, "waiting": 5.0, "kv_cache_percent": 99.0, "preemptions": 3.0}
-    swept(world, 1000, **full)
+    full: dict[str, Any] = {"running": 9.0, "waiting": 5.0, "kv_cache_percent": 99.0, "preemptions": 3.0}
+    world.lane(1000, **full)
     assert [alert.id for alert in world.snapshot().alerts] == ["backend:b:kv-full"]
     with world.store.loaded_from_here(SWEPT):
         for at in range(1001, 1020):
-            shown = swept(world, at, **full | {"preemptions": 3.0 + (at > 1010)})
+            world.lane(at, **full | {"preemptions": 3.0 + (at > 1010)})
+            shown = world.snapshot()
             assert shown.alerts == ()
             assert shown.backends[0].state_text.endswith(" (sweep)")
             assert verdict(shown).severity is Severity.INFO
         assert shown.backends[0].state is BackendState.PREEMPTING
-    assert swept(world, 1025, **full | {"preemptions": 4.0}).alerts == ()
-    shown = swept(world, 1040, **full | {"preemptions": 4.0})
+    world.lane(1025, **full | {"preemptions": 4.0})
+    assert world.snapshot().alerts == ()
+    world.lane(1040, **full | {"preemptions": 4.0})
+    shown = world.snapshot()
     assert [alert.id for alert in shown.alerts] == ["backend:b:kv-full"]
     assert shown.backends[0].state_text == "KV-full"
 
 
 def test_a_fault_during_a_sweep_is_an_alert(world: World) -> None:
     """A server that does not answer is down, whoever loads it."""
-    swept(world, 1000, running=4.0)
+    world.lane(1000, running=4.0)
     with world.store.loaded_from_here(SWEPT):
         for at in range(1001, 1005):
             world.fail(at)
@@ -296,24 +275,21 @@ def test_a_fault_during_a_sweep_is_an_alert(world: World) -> None:
 TWO = Watch(backends=(BackendTarget("b", "http://b:8000"), BackendTarget("c", "http://c:8000")))
 
 
-def running(at: float, number: float | None, **told: Any) -> EngineSample:  # noqa: ANN401 - fields of a lane
-    return EngineSample(at, "vllm", (LaneSample("0", running=number, **told),), models=("m",))
-
-
 def test_a_failed_backend_keeps_its_figures_with_their_age(world: World) -> None:
     """The last figures stay, say how old they are and since when it fails."""
-    world.feed(running(1000, 3))
+    world.lane(1000, running=3)
     world.fail(1002)
     view = world.fail(1007)
     assert (view.running, view.age_s, view.ok, view.state) == (3, 7.0, False, BackendState.UNREACHABLE)
     assert view.failing_since == world.snapshot().taken_at - timedelta(seconds=5)
-    assert world.feed(running(1008, 4)).failing_since is None
+    assert world.lane(1008, running=4).failing_since is None
 
 
 def test_a_failure_is_a_gap_in_every_history(world: World) -> None:
     """Between two samples with a failure the series has a None, not a line."""
     for at in (1000, 1001):
-        world.feed(running(at, 3, waiting=1.0, kv_cache_percent=50.0, generation_tokens=at, prompt_tokens=at))
+        told: dict[str, Any] = {"running": 3, "waiting": 1.0, "kv_cache_percent": 50.0}
+        world.lane(at, generation_tokens=at, prompt_tokens=at, **told)
     history = world.fail(1002).history
     assert [value for _, value in history.running] == [3, 3, None]
     assert [value for _, value in history.kv_cache_percent] == [50, 50, None]
@@ -324,8 +300,8 @@ def test_a_failure_is_a_gap_in_every_history(world: World) -> None:
 def test_totals_are_over_backends_that_answer() -> None:
     """The last figures of a dead backend are not in the sum; a figure that no backend reports is None."""
     world = World(TWO)
-    world.feed(running(1000, 3, waiting=2.0), name="b")
-    world.feed(running(1000, 4), name="c")
+    world.lane(1000, running=3, waiting=2.0)
+    world.lane(1000, "c", running=4)
     assert (world.snapshot().totals.running.value, world.snapshot().totals.waiting.value) == (7, 2)
     world.store.accept(SourceKey.backend("b"), Failure(FailureKind.TIMEOUT, "slow", 1001))
     totals = world.snapshot().totals
@@ -341,7 +317,7 @@ def test_a_group_is_the_router_then_the_model() -> None:
     world = World(watch)
     groups = {view.name: view.group for view in world.snapshot().backends}
     assert groups == {"a": "proxy", "b": "proxy", "c": "backends", "d": "backends"}
-    world.feed(running(1000, 1), name="c")
+    world.lane(1000, "c", running=1)
     world.store.identify(SourceKey.backend("d"), EngineIdentity("0.32", "other", 4096))
     groups = {view.name: view.group for view in world.snapshot().backends}
     assert groups == {"a": "proxy", "b": "proxy", "c": "m", "d": "other"}
@@ -349,7 +325,7 @@ def test_a_group_is_the_router_then_the_model() -> None:
 
 def test_targets_can_be_added_and_removed(world: World) -> None:
     """Discovery adds backends later; a name that is known keeps its history; removing drops alerts too."""
-    world.feed(running(1000, 3))
+    world.lane(1000, running=3)
     world.store.add(BackendTarget("b", "http://elsewhere"), BackendTarget("new", "http://new"))
     assert [(view.name, view.running) for view in world.snapshot().backends] == [("b", 3), ("new", None)]
     for at in (1001, 1002, 1003):
@@ -362,7 +338,7 @@ def test_targets_can_be_added_and_removed(world: World) -> None:
 
 def test_a_simulated_server_marks_the_picture(world: World) -> None:
     """A version that ends in +simulated is enough; a real one changes nothing."""
-    world.feed(page(1000, LaneSample("0")))
+    world.lane(1000)
     world.store.identify(SourceKey.backend("b"), EngineIdentity(version="0.32.0"))
     assert not world.store.snapshot().simulated
     world.store.identify(SourceKey.backend("b"), EngineIdentity(version="0.32.0+simulated"))
@@ -385,8 +361,12 @@ class Watched:
 
     def __init__(self, driver: FakeDriver, via: str = "local") -> None:
         self.world = World(Watch(nodes=(NodeTarget("n", via=via),)))
-        self._machine = Machine(Path("/nonexistent"), nvml=driver, clock=lambda: float(self.world.at))
         self._via = via
+        self.driven_by(driver)
+
+    def driven_by(self, driver: FakeDriver) -> None:
+        """Start the machine with a driver."""
+        self._machine = Machine(Path("/nonexistent"), nvml=driver, clock=lambda: float(self.world.at))
 
     def look(self, at: float) -> Snapshot:
         """Read the machine at a time; return the snapshot after it."""
@@ -424,10 +404,7 @@ def test_one_of_eight_that_is_lost_is_critical_and_named(via: str) -> None:
     driver.lost = set()
     picture = watched.look(1040)
     assert (alerts(picture), picture.nodes[0].gpus_lost) == ([], ())
-    assert events(picture)[-1] == (
-        Severity.INFO,
-        "GPU 3 (NVIDIA H200, GPU-3) answers again after 38 s",
-    )
+    assert events(picture)[-1] == (Severity.INFO, "GPU 3 (NVIDIA H200, GPU-3) answers again after 38 s")
 
 
 def test_every_surface_names_it() -> None:
@@ -437,11 +414,11 @@ def test_every_surface_names_it() -> None:
     watched.look(1000)
     driver.lost = {3}
     picture = watched.look(1002)
-    view = picture.nodes[0]
+    (view,) = picture.nodes
     surfaces = {
-        "panel": "\n".join(row_text(row) for row in node_panel(view, 78, 8, WINDOW, 100.0)),
-        "wide panel": "\n".join(row_text(row) for row in node_panel(view, 118, 10, WINDOW, 100.0)),
-        "detail": "\n".join(row_text(row) for row in node_detail(view, (), 118, 40, AXIS)[0]),
+        "panel": "\n".join(map(row_text, node_panel(view, 78, 8, WINDOW, 100.0))),
+        "wide panel": "\n".join(map(row_text, node_panel(view, 118, 10, WINDOW, 100.0))),
+        "detail": "\n".join(map(row_text, node_detail(view, (), 118, 40, AXIS)[0])),
         "text": text_snapshot.render(picture, 100),
         "md": text_snapshot.markdown(picture),
         "html": html.render(picture, ""),
@@ -455,14 +432,12 @@ def test_every_surface_names_it() -> None:
 
 def test_a_driver_that_renumbers_what_is_left_still_lacks_one() -> None:
     """After a reboot the driver lists seven as 0 to 6: the UUID says which one is missing."""
-    whole, rest = eight(), eight()
+    rest = eight()
     rest.gpus.pop(3)
-    watched = Watched(whole)
+    watched = Watched(eight())
     watched.look(1000)
-    sample = Machine(Path("/nonexistent"), nvml=rest, clock=lambda: 1060.0).read()
-    watched.world.at = 1060.0
-    watched.world.store.accept(NODE, sample)
-    picture = watched.world.snapshot()
+    watched.driven_by(rest)
+    picture = watched.look(1060)
     assert [(one.index, one.uuid) for one in picture.nodes[0].gpus_lost] == [(3, "GPU-3")]
     assert "does not list it" in picture.alerts[0].message
 
@@ -482,9 +457,6 @@ def test_a_driver_restart_is_not_eight_lost_gpus() -> None:
     driver.failing, driver.init_error = {}, None
     picture = watched.look(1098)
     assert (alerts(picture), picture.nodes[0].gpus_lost) == ([], ())
-    assert [severity for severity, _ in events(picture)] == [
-        Severity.WARNING,
-        Severity.CRITICAL,
-        Severity.INFO,
-    ]
+    severities = [severity for severity, _ in events(picture)]
+    assert severities == [Severity.WARNING, Severity.CRITICAL, Severity.INFO]
     assert picture.events[-1].message == "the GPUs answer again after 1 min"
