@@ -69,10 +69,7 @@ def test_a_sum_that_lacks_a_server_is_a_lower_bound() -> None:
 
 # Two Prometheus that scrape the same servers: each server is on one wall and counts once.
 
-FOUR_SERVERS = tuple(
-    FleetServer(f"h:{port}", f"http://h:{port}", "g", 100.0, running=2.0, generation_tps=10.0)
-    for port in range(8000, 8004)
-)
+FOUR_SERVERS = tuple(replace(one, at=100.0, waiting=None, generation_tps=10.0) for one in SERVERS[:4])
 NODES = (FleetNode("n1", 100.0, power_w=40.0), FleetNode("n2", 100.0, power_w=40.0))
 BOTH = Fleet(100.0, 15.0, FOUR_SERVERS, nodes=NODES)
 
@@ -141,7 +138,6 @@ def test_equal_addresses_and_names_of_two_sites_stay_apart() -> None:
 # Servers read from a Prometheus whose newest sample is old: no figure stands for now, and why is named.
 
 MAIN = SourceKey.prometheus("main")
-PROMETHEUS_REFUSED = Failure(FailureKind.REFUSED, "http://p:9090: nothing listens there", 0.0)
 
 
 class Scene(World):
@@ -168,12 +164,16 @@ class Scene(World):
         lane = LaneSample("0", running=5.0, waiting=2.0, generation_tokens=100 * at)
         self.store.accept(SourceKey.backend(name), EngineSample(at, "vllm", lanes=(lane,)), 1.0)
 
+    def fleet(self) -> Fleet:
+        """Return what the Prometheus shows now."""
+        return known(self.snapshot().fleets[0].fleet)
+
     def pass_to(self, at: float) -> None:
         """Fail the Prometheus each second, while the other server is polled, until `at`."""
         while self.at < at:
             self.at += 1.0
             self.sample("near", self.at)
-            self.store.accept(MAIN, replace(PROMETHEUS_REFUSED, at=self.at))
+            self.store.accept(MAIN, replace(REFUSED, at=self.at))
             self.store.judge()
 
 
@@ -189,7 +189,7 @@ def test_old_samples_are_no_figures(every_s: float, limit_s: float) -> None:
     shown = scene.store.snapshot()
     far = shown.backends[0]
     assert (far.state, far.state_text) == (BackendState.STALE, "stale")
-    assert known(far.failure).message == "no new sample through main: http://p:9090: nothing listens there"
+    assert known(far.failure).message == "no new sample through main: connection refused"
     assert (shown.totals.running.value, shown.totals.waiting.value) == (5, 2)
     assert {group.name: group.running.value for group in wall_of(shown).groups}["g"] is None
     reported = without_stale(shown).backends[0]
@@ -207,17 +207,13 @@ def test_the_wall_of_a_prometheus_that_fails_has_no_figures() -> None:
     """Its servers are stale once the newest scrape of all is too old."""
     scene = Scene()
     scene.pass_to(37.0)
-    (view,) = scene.store.snapshot().fleets
-    assert view.fleet is not None
-    assert wall_of_fleet(view.fleet).groups[0].running.value == 5
+    assert wall_of_fleet(scene.fleet()).groups[0].running.value == 5
     scene.pass_to(38.0)
-    (view,) = scene.store.snapshot().fleets
-    assert view.fleet is not None
-    (group,) = wall_of_fleet(view.fleet).groups
+    fleet = scene.fleet()
+    (group,) = wall_of_fleet(fleet).groups
     assert (group.states, group.running.value, group.waiting.value) == (["stale"], None, None)
-    assert view.fleet.servers[0].running is None
-    assert scene.store.snapshot().fleets[0].fleet is view.fleet
+    assert fleet.servers[0].running is None
+    assert scene.fleet() is fleet
     fresh = (FleetServer("far", "http://f", "g", 39.0, running=4.0),)
     scene.store.accept(MAIN, Fleet(40.0, 15.0, fresh), 1.0)
-    (view,) = scene.store.snapshot().fleets
-    assert wall_of_fleet(known(view.fleet)).groups[0].running.value == 4
+    assert wall_of_fleet(scene.fleet()).groups[0].running.value == 4

@@ -24,23 +24,19 @@ from sparktop.model.node import (
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
 from sparktop.store import SourceKey, Store
+from tests.known import known
 from tests.store.conftest import World
 
 A = NodeTarget("a", "agent", "http://192.168.1.11:9750")
 B = NodeTarget("b", "agent", "http://192.168.1.12:9750")
 V = BackendTarget("v", "http://192.168.1.11:8000")
+PINNED: dict[str, Any] = {"sm_clock_mhz": 611, "power_w": 16.0}
 
 
-def gb10(at: float, *processes: str, clock: int = 2405, power: float = 40.0, use: float = 95.0) -> NodeSample:
-    gpu = GpuReading(
-        0,
-        "NVIDIA GB10",
-        utilization_percent=use,
-        sm_clock_mhz=clock,
-        power_w=power,
-        processes=tuple(GpuProcess(100 + number, name) for number, name in enumerate(processes)),
-    )
-    return NodeSample(at, gpus=(gpu,))
+def gb10(at: float, **told: Any) -> NodeSample:  # noqa: ANN401 - fields
+    """Return a sample of a busy GB10 with a healthy clock, and other fields as told."""
+    busy = {"utilization_percent": 95.0, "sm_clock_mhz": 2405, "power_w": 40.0}
+    return NodeSample(at, gpus=(GpuReading(0, "NVIDIA GB10", **busy | told),))
 
 
 def page(at: float, steps: float, tokens: float, *running: float) -> EngineSample:
@@ -100,15 +96,11 @@ def test_slow_steps_at_a_healthy_clock_raise_an_alert() -> None:
     assert alert.id == "node:a:slow-steps"
     assert "hidden state" in alert.message
     assert "→ restart the machine" in alert.message
-    idle = world.see(gb10(1121, use=0.0, clock=208), "a")
+    idle = world.see(gb10(1121, utilization_percent=0.0, sm_clock_mhz=208), "a")
     assert idle.speed.word == "idle"
     assert [one.id for one in world.snapshot().alerts] == ["node:a:slow-steps"]
-    serve(
-        world,
-        63.0,
-        range(1122, 1140),
-        state={"steps": 60e3 / 63 + 60e3 / 94, "tokens": 8 * 60e3 / 63 + 8 * 60e3 / 94},
-    )
+    steps = 60e3 / 63 + 60e3 / 94
+    serve(world, 63.0, range(1122, 1140), state={"steps": steps, "tokens": 8 * steps})
     assert world.see(gb10(1140), "a").speed.word == "normal"
     assert world.snapshot().alerts == ()
 
@@ -117,12 +109,12 @@ def test_slow_steps_are_not_told_where_something_else_explains_them() -> None:
     """A slow clock on any of its nodes, or a second backend on the GPU, explains slow steps."""
     world = worlds_with_slow_steps(Watch(nodes=(A,), backends=(V,)))
     for at in range(1110, 1122, 2):
-        world.see(gb10(at, clock=611, power=16.0), "a")
+        world.see(gb10(at, **PINNED), "a")
     assert world.node("a").speed.word == "slow clock"
     two = Watch(nodes=(A, B), backends=(BackendTarget("v", V.url, nodes=("a", "b")),))
     world = worlds_with_slow_steps(two)
     for at in range(1110, 1122, 2):
-        world.see(gb10(at, clock=611, power=16.0), "b")
+        world.see(gb10(at, **PINNED), "b")
     assert world.see(gb10(1122), "a").speed.word == "normal"
     for at in range(1122, 1140, 2):
         world.see(gb10(at), "b")
@@ -138,24 +130,15 @@ NODE, BACKEND = SourceKey.node("a"), SourceKey.backend("v")
 T0 = 1000.0
 
 
-def node_sample(at: float, started_at: float, takes_s: float = 200.0, **server: Any) -> NodeSample:  # noqa: ANN401 - fields of a record
+def node_sample(at: float, started_at: float) -> NodeSample:
     """Return a sample of a node whose server's process started at `started_at`."""
-    engine_bytes, _, _ = progress_of_start(at - started_at, takes_s)
-    fields = {"port": 8000, **server}
+    engine_bytes, _, _ = progress_of_start(at - started_at, 200.0)
     processes = (
-        Workload(10, "vllm", "server", None, "m", server=10, age_s=at - started_at, **fields),
+        Workload(10, "vllm", "server", None, "m", port=8000, server=10, age_s=at - started_at),
         Workload(11, "vllm", "engine core", None, "m", server=10, age_s=at - started_at),
     )
     gpu = GpuReading(0, processes=(GpuProcess(11, "VLLM::EngineCore", engine_bytes),))
     return NodeSample(at, gpus=(gpu,), workloads=Workloads(processes, 0, 0.0))
-
-
-def loaded_page(at: float, *, start_time: float = 1.0) -> EngineSample:
-    return EngineSample(at, "vllm", (LaneSample("0", running=0.0),), ("m",), start_time)
-
-
-def refused(at: float) -> Failure:
-    return Failure(FailureKind.REFUSED, "nothing listens", at)
 
 
 def at(world: World, second: float) -> Store:
@@ -163,15 +146,23 @@ def at(world: World, second: float) -> Store:
     return world.store
 
 
-def start(world: World, until_s: float, *, from_s: float = 0.0, takes_s: float = 200.0) -> BackendView:
+def refuse(world: World, second: float) -> None:
+    refused = Failure(FailureKind.REFUSED, "nothing listens", T0 + second)
+    at(world, second).accept(BACKEND, refused)
+
+
+def load(world: World, second: float) -> None:
+    """Feed the first page of a server that has loaded its model."""
+    answers = EngineSample(T0 + second, "vllm", (LaneSample("0", running=0.0),), ("m",), 1.0)
+    at(world, second).accept(BACKEND, answers)
+
+
+def start(world: World, until_s: int, *, from_s: int = 0) -> BackendView:
     """Poll a server that starts at `from_s`, every 2 s until `until_s`."""
-    second = from_s + 2.0
-    while second <= until_s:
-        store = at(world, second)
-        store.accept(NODE, node_sample(world.at, T0 + from_s, takes_s))
-        store.accept(BACKEND, refused(world.at))
-        second += 2.0
-    return world.snapshot().backends[0]
+    for second in range(from_s + 2, until_s + 1, 2):
+        at(world, second).accept(NODE, node_sample(world.at, T0 + from_s))
+        refuse(world, second)
+    return world.view("v")
 
 
 @pytest.fixture
@@ -184,23 +175,22 @@ def test_a_server_whose_port_is_refused_loads_while_its_process_is_young(world: 
     view = start(world, 80)
     assert view.state is BackendState.LOADING
     assert view.state_rule == "vLLM refuses connections while it loads (process 10 on a)"
-    assert view.loading is not None
-    assert view.loading.words == "weights, phase 3 of 6, 1:20 since its start"
-    assert (view.loading.node, view.loading.pid) == ("a", 10)
+    loading = known(view.loading)
+    assert loading.words == "weights, phase 3 of 6, 1:20 since its start"
+    assert (loading.node, loading.pid) == ("a", 10)
     assert [alert.id for alert in world.snapshot().alerts] == []
 
 
 def test_the_second_start_of_a_model_has_an_expected_duration(world: World) -> None:
     """Kept apart by machine and model; an event says how long it took, and the last time."""
     start(world, 204)
-    at(world, 206).accept(BACKEND, loaded_page(world.at))
+    load(world, 206)
     finished = world.store.starts.take_finished()
     assert [(one.key, one.warm, round(one.total_s)) for one in finished] == [(("a", "vllm", "m"), False, 206)]
     assert sum(finished[0].phases.values()) == pytest.approx(206)
     assert world.snapshot().events[-1].message == "loaded in 3:26"
     assert world.store.starts.take_finished() == ()
-    loading = start(world, 290, from_s=220).loading
-    assert loading is not None
+    loading = known(start(world, 290, from_s=220).loading)
     assert loading.words == "weights, phase 3 of 6, 1:10 of ~3:26 last time"
     assert loading.left_s is not None
 
@@ -208,19 +198,19 @@ def test_the_second_start_of_a_model_has_an_expected_duration(world: World) -> N
 def test_a_process_that_has_answered_before_does_not_load(world: World) -> None:
     """Its port is closed, but it is the same process: it hangs, or it ends."""
     at(world, 0).accept(NODE, node_sample(world.at, T0 - 500))
-    at(world, 1).accept(BACKEND, loaded_page(world.at))
-    at(world, 2).accept(BACKEND, refused(world.at))
+    load(world, 1)
+    refuse(world, 2)
     at(world, 3).accept(NODE, node_sample(world.at, T0 - 500))
-    at(world, 4).accept(BACKEND, refused(world.at))
-    assert world.snapshot().backends[0].state is BackendState.UNREACHABLE
+    refuse(world, 4)
+    assert world.view("v").state is BackendState.UNREACHABLE
 
 
 def test_a_start_that_breaks_off_is_unreachable_again(world: World) -> None:
     """Its process has gone."""
     start(world, 50)
     at(world, 52).accept(NODE, NodeSample(world.at, workloads=Workloads((), 0, 0.0)))
-    at(world, 53).accept(BACKEND, refused(world.at))
-    view = world.snapshot().backends[0]
+    refuse(world, 53)
+    view = world.view("v")
     assert (view.state, view.loading) == (BackendState.UNREACHABLE, None)
 
 
@@ -253,8 +243,8 @@ def test_a_start_leaves_what_it_took_of_memory(world: World) -> None:
     """What could be allocated at its lowest, GPU memory at its highest and at the end, what was asked for."""
     for second, gpu, headroom in ((0, 0, 100), (2, 1, 99), (6, 40, 55), (8, 44, 40), (10, 40, 52)):
         at(world, second).accept(NODE, spark(world.at, {0: gpu}, headroom))
-        at(world, second + 1).accept(BACKEND, refused(world.at))
-    at(world, 12).accept(BACKEND, loaded_page(world.at))
+        refuse(world, second + 1)
+    load(world, 12)
     (done,) = world.store.starts.take_finished()
     assert (done.peak_bytes, done.gpu_peak_bytes, done.gpu_bytes) == (60 * GIB, 44 * GIB, 40 * GIB)
     assert done.asks == MemoryAsk(0.5)
@@ -285,9 +275,7 @@ def test_of_two_engines_on_a_machine_the_one_that_sleeps_is_judged() -> None:
     assert [(one.line, one.severity) for one in machine.findings] == [(f"v: {found.line}", None)]
     assert [alert.id for alert in world.snapshot().alerts] == ["backend:v:start-short"]
     poll(14, spark(T0 + 14, {0: 2, 10: 10}, 65), asleep=True)
-    assert [one.line for one in world.snapshot().backends[0].findings] == [
-        "waking needs 48 GiB, can get 65 GiB"
-    ]
+    assert [one.line for one in world.view("v").findings] == ["waking needs 48 GiB, can get 65 GiB"]
     assert world.snapshot().alerts == ()
 
 
@@ -298,11 +286,9 @@ def capturing(at_s: float, gib: float, *, power: float, cpu: float) -> NodeSampl
         Workload(11, "vllm", "engine core", None, "m", None, 10, age_s=at_s - T0, cpu_percent=cpu),
     )
     held = (GpuProcess(11, "VLLM::EngineCore", round(gib * GIB)),)
-    gpu = GpuReading(
-        0, "NVIDIA GB10", utilization_percent=96, power_w=power, sm_clock_mhz=2405, processes=held
-    )
+    gpus = gb10(at_s, utilization_percent=96, power_w=power, processes=held).gpus
     memory = MemoryReading(unified=True, page_cache_bytes=9 * GIB)
-    return NodeSample(at_s, memory=memory, gpus=(gpu,), workloads=Workloads(processes, 0, 0.0))
+    return NodeSample(at_s, memory=memory, gpus=gpus, workloads=Workloads(processes, 0, 0.0))
 
 
 @pytest.mark.parametrize(("power", "found"), [(19.0, True), (41.0, False)])
@@ -311,7 +297,7 @@ def test_a_start_that_hangs_is_named_and_critical_in_time(world: World, power: f
     for second in range(5, 1200, 5):
         gib = min(57.0, max(0.0, second - 40)) + (26 if second > 160 else 0)
         at(world, second).accept(NODE, capturing(world.at, gib, power=power, cpu=101.0))
-        at(world, second).accept(BACKEND, refused(world.at))
+        refuse(world, second)
         world.store.judge()
         alerts = {one.id: one.severity for one in world.snapshot().alerts}
         stuck = alerts.get("backend:v:start-stuck")
@@ -320,6 +306,6 @@ def test_a_start_that_hangs_is_named_and_critical_in_time(world: World, power: f
     if found:
         lines = [one.line for one in world.view("v").findings if one.kind == "start-stuck"]
         assert lines == ["CUDA graphs: nothing moved for 17 min, GPU load 96 % at 19 W, CPU 101 %"]
-    at(world, 1201).accept(BACKEND, loaded_page(world.at))
+    load(world, 1201)
     world.store.judge()
     assert [one for one in world.view("v").findings if one.kind == "start-stuck"] == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
@@ -31,11 +30,10 @@ HELD = LaneSample("0", running=8.0, waiting=3.0, kv_cache_percent=41.2, generati
 ENGINE = GpuProcess(4242, "VLLM::EngineCore", 83 << 30, "compute")
 
 
-def gpu(power_w: float, percent: float, mhz: int, name: str = "NVIDIA GB10") -> GpuReading:
+def gpu(power_w: float, percent: float, mhz: int) -> GpuReading:
     """Return a GPU on which the engine runs."""
-    return GpuReading(
-        0, name, power_w=power_w, utilization_percent=percent, sm_clock_mhz=mhz, processes=(ENGINE,)
-    )
+    busy = GpuReading(0, "NVIDIA GB10", power_w=power_w, processes=(ENGINE,))
+    return replace(busy, utilization_percent=percent, sm_clock_mhz=mhz)
 
 
 SPINNING, WORKING, RESTING = gpu(19.0, 96.0, 2405), gpu(46.0, 96.0, 2405), gpu(12.0, 0.0, 208)
@@ -46,6 +44,10 @@ def table(cpu_percent: float, *programs: str) -> ProcessTable:
     engine = ProcessReading(4242, "VLLM::EngineCore", 5 << 30, cpu_percent)
     others = (ProcessReading(5000 + index, name) for index, name in enumerate(programs))
     return ProcessTable((engine, *others), 200, 0.0)
+
+
+SWAPPING = NodeSample(0.0, memory=MemoryReading(swap_in_bytes_per_s=80e6), processes=table(2.0))
+DEFERRED = replace(HELD, running=0.0, gauges={"deferred": 3.0})
 
 
 @dataclass
@@ -71,23 +73,20 @@ class Hanging(World):
         *gpus: GpuReading,
         moving: bool = False,
         sample: NodeSample | None = None,
-        engine: str = "vllm",
     ) -> Hanging:
         """Poll for `seconds` seconds, with one GPU per machine, or none if they do not answer."""
         for _ in range(seconds):
             self.at += 1.0
             self.made += 50.0 if moving else 0.0
             now = replace(lane, generation_tokens=lane.generation_tokens and self.made)
-            self.store.accept(BACKEND, EngineSample(self.at, engine, (now,)))
+            self.store.accept(BACKEND, EngineSample(self.at, "vllm", (now,)))
             for name, one in zip(self.nodes, gpus, strict=False):
                 if self.at % 2 == 0:
-                    node = structs.replace(
-                        sample or NodeSample(0.0, processes=table(5.0)),
-                        at=self.at,
-                        gpus=(one,),
-                        memory=structs.replace(sample.memory if sample else MemoryReading(), unified=True),
+                    seen = sample or NodeSample(0.0, processes=table(5.0))
+                    memory = replace(seen.memory, unified=True)
+                    self.store.accept(
+                        SourceKey.node(name), replace(seen, at=self.at, gpus=(one,), memory=memory)
                     )
-                    self.store.accept(SourceKey.node(name), node)
             self.store.judge()
         return self
 
@@ -128,19 +127,13 @@ def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
     assert alert.since_s == 1020.0
     assert (alert.values["running"], alert.values["kv_cache_percent"]) == (8.0, 41.2)
     world.run(1, HELD, WORKING, moving=True)
-    assert world.server.progress is None
-    assert world.server.state is BackendState.QUEUEING
-    watts = f"{still.power_w:.0f} W"
+    assert (world.server.progress, world.server.state) == (None, BackendState.QUEUEING)
     begun, worse, ended = world.told("stuck")
     assert begun[:2] == (Phase.BEGIN, Severity.WARNING)
     assert "may be stuck with 8 running, 3 waiting: no progress. GPU waits:" in begun[2]
-    assert watts in begun[2]
+    assert f"{still.power_w:.0f} W" in begun[2]
     assert worse[:2] == (Phase.WORSE, Severity.CRITICAL)
-    assert ended == (
-        Phase.END,
-        Severity.INFO,
-        "no progress for 121 s with 11 requests, then went on",
-    )
+    assert ended == (Phase.END, Severity.INFO, "no progress for 121 s with 11 requests, then went on")
 
 
 def test_a_long_step_is_a_fact_and_an_event() -> None:
@@ -148,14 +141,9 @@ def test_a_long_step_is_a_fact_and_an_event() -> None:
     world = Hanging().run(20, HELD, WORKING, moving=True).run(180, HELD, WORKING)
     assert world.word is Progress.LONG_STEP
     assert world.server.state is BackendState.QUEUEING
-    assert (
-        "long step: no progress for 180 s (GPU works: load 96 % at 46 W, 2405 MHz)" in world.server.state_rule
-    )
-    begun = (
-        Phase.BEGIN,
-        Severity.INFO,
-        "no progress with 11 requests: GPU works: load 96 % at 46 W, 2405 MHz",
-    )
+    works = "GPU works: load 96 % at 46 W, 2405 MHz"
+    assert f"long step: no progress for 180 s ({works})" in world.server.state_rule
+    begun = (Phase.BEGIN, Severity.INFO, f"no progress with 11 requests: {works}")
     assert world.told("paused") == [begun]
     world.run(1, HELD, WORKING, moving=True)
     assert world.told("stuck") == []
@@ -167,16 +155,8 @@ def test_a_long_step_is_a_fact_and_an_event() -> None:
     ("lane", "sample", "words"),
     [
         (HELD, NodeSample(0.0, processes=table(2.0, "nvcc", "cicc")), "a kernel is being compiled (cicc)"),
-        (
-            HELD,
-            NodeSample(0.0, memory=MemoryReading(swap_in_bytes_per_s=80e6), processes=table(2.0)),
-            "its machine swaps 80 MB/s in",
-        ),
-        (
-            replace(HELD, running=0.0, gauges={"deferred": 3.0}),
-            None,
-            "its requests wait for the KV cache of another server",
-        ),
+        (HELD, SWAPPING, "its machine swaps 80 MB/s in"),
+        (DEFERRED, None, "its requests wait for the KV cache of another server"),
         (replace(HELD, generation_tokens=0.0), None, "no answer since its start: it may still warm up"),
     ],
 )
@@ -200,21 +180,15 @@ def test_without_a_view_of_the_machine() -> None:
 
 def test_an_engine_over_two_machines() -> None:
     """Both GPUs must wait and the link be silent; a machine that is not seen proves nothing."""
-    silent = NodeSample(
-        0.0,
-        network=(NetworkReading("roce0", "rdma", rx_bytes_per_s=0.0, tx_bytes_per_s=0.0),),
-        processes=table(100.0),
-    )
-    world = Hanging(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
-    assert world.run(130, HELD, SPINNING, SPINNING, sample=silent).word is Progress.STUCK
-    assert "2 GPUs wait: load 96 % at only 19 W, 2405 MHz, RDMA 0 MB/s" in world.server.state_rule
-    half = Hanging(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
-    assert half.run(130, HELD, SPINNING, sample=silent).word is Progress.STILL
-    traffic = structs.replace(
-        silent, network=(NetworkReading("roce0", "rdma", rx_bytes_per_s=300e6, tx_bytes_per_s=300e6),)
-    )
-    link = Hanging(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
-    assert link.run(130, HELD, SPINNING, SPINNING, sample=traffic).word is Progress.LONG_STEP
+    words = {}
+    for case, gpus, bytes_per_s in (("both", 2, 0.0), ("one", 1, 0.0), ("busy link", 2, 300e6)):
+        link = NetworkReading("roce0", "rdma", rx_bytes_per_s=bytes_per_s, tx_bytes_per_s=bytes_per_s)
+        seen = NodeSample(0.0, network=(link,), processes=table(100.0))
+        world = Hanging(nodes=("n", "m")).run(20, HELD, WORKING, WORKING, moving=True)
+        words[case] = world.run(130, HELD, *[SPINNING] * gpus, sample=seen).word
+        said = "2 GPUs wait: load 96 % at only 19 W, 2405 MHz, RDMA 0 MB/s"
+        assert (said in world.server.state_rule) is (case == "both")
+    assert words == {"both": Progress.STUCK, "one": Progress.STILL, "busy link": Progress.LONG_STEP}
 
 
 def test_the_router_of_a_stuck_backend_names_it() -> None:
@@ -228,7 +202,7 @@ def test_the_router_of_a_stuck_backend_names_it() -> None:
 @pytest.mark.parametrize(
     ("lane", "why"),
     [
-        (replace(HELD, running=0.0, gauges={"deferred": 3.0}), "wait for the KV cache of another server"),
+        (DEFERRED, "wait for the KV cache of another server"),
         (replace(HELD, running=0.0, asleep=True), "requests wait while it sleeps"),
     ],
 )

@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping
 
 import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
 from sparktop.demo.scenario import SCENARIOS
-from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
 from sparktop.model.engine import LaneSample
 from sparktop.model.event import Phase, Severity
@@ -36,8 +34,9 @@ pytestmark = pytest.mark.long
 PROXY = SourceKey.router("proxy")
 
 
-def last(pair: Pair, name: str, *, every: int = 1, life_s: float | None = None) -> Snapshot:
-    return [*pair.play(looks(name, every=every), life_s=life_s)][-1]
+def last(pair: Pair, name: str = "leastbusy-c16", *, life_s: float = 3.6) -> Snapshot:
+    """Play a recorded load at 1 Hz, which swings unless another one is named; return the last snapshot."""
+    return [*pair.play(looks(name, every=4), life_s=life_s)][-1]
 
 
 def flat(seconds: float, load: float = 8.0, hz: float = 4.0, tokens: float = 1e6) -> list[Look]:
@@ -50,7 +49,7 @@ def flat(seconds: float, load: float = 8.0, hz: float = 4.0, tokens: float = 1e6
 
 def test_a_swing_is_named_told_once_and_held() -> None:
     """At 1 Hz there are a verdict with period, one event with reason and hint, and one alert."""
-    seen = last(Pair(), "leastbusy-c16", every=4, life_s=3.6)
+    seen = last(Pair())
     (found,) = seen.balance
     assert (found.word, found.group, found.backends) == (Is.OSCILLATING, "proxy", ("spark-a", "spark-b"))
     assert 5.0 <= (found.period_s or 0) <= 6.5
@@ -71,7 +70,7 @@ def test_a_swing_is_named_told_once_and_held() -> None:
 def test_a_swing_ends() -> None:
     """Even loads end it: an event says so, and the alert ends with the verdict."""
     pair = Pair()
-    last(pair, "leastbusy-c16", every=4, life_s=3.6)
+    last(pair)
     pair.at += 0.25
     seen = [*pair.play(flat(90, hz=1.0))]
     assert seen[-1].alerts == ()
@@ -91,7 +90,7 @@ def test_a_swing_ends() -> None:
 
 def test_good_loads_are_no_news() -> None:
     """Without a swing there is a verdict, but neither an event nor an alert."""
-    seen = last(Pair(), "shuffle-c64", every=4, life_s=13.0)
+    seen = last(Pair(), "shuffle-c64", life_s=13.0)
     assert (seen.balance[0].word, seen.events, seen.alerts) == (Is.BALANCED, (), ())
 
 
@@ -119,7 +118,7 @@ def test_the_router_counts_failures_that_backends_do_not() -> None:
 def test_a_backend_that_dies_ends_the_swing() -> None:
     """Half a group cannot be judged: the verdict is unknown after three polls, and the alert ends."""
     pair = Pair()
-    last(pair, "leastbusy-c16", every=4, life_s=3.6)
+    last(pair)
     for step in range(40):
         pair.at += 1.0
         pair.tell("spark-a", lane("0", 16.0, 4.0, 1e6 + 900.0 * step))
@@ -206,22 +205,13 @@ WORKER_LIFE_S, PROMPT, ANSWER = 4.0, 2048.0, 200.0
 def worked(seconds: float) -> Snapshot:
     """Feed four workers behind one router: 2 and 0 requests at the prefill ones, 14 and 14 at the others."""
     pair = Pair(router=RouterTarget("pd", "http://p:4000", "round-robin", WORKERS), backends=WORKERS)
-    load: Mapping[str, float] = {"p1": 2.0, "p2": 0.0, "d1": 14.0, "d2": 14.0}
     for step in range(int(seconds)):
         pair.at = START + step
         ended = 3.0 * step
-        for name in WORKERS:
-            prefill = name.startswith("p")
-            lane = LaneSample(
-                "0",
-                running=load[name],
-                waiting=0.0,
-                prompt_tokens=PROMPT * ended if prefill else 0.0,
-                generation_tokens=ended if prefill else ANSWER * ended,
-                finished={"length": ended},
-                e2e=lives(int(ended), WORKER_LIFE_S),
-            )
-            pair.tell(name, lane)
+        done = LaneSample("0", waiting=0.0, finished={"length": ended}, e2e=lives(int(ended), WORKER_LIFE_S))
+        for name, load in zip(WORKERS, (2.0, 0.0, 14.0, 14.0), strict=True):
+            prompts, answers = (PROMPT * ended, ended) if name.startswith("p") else (0.0, ANSWER * ended)
+            pair.tell(name, replace(done, running=load, prompt_tokens=prompts, generation_tokens=answers))
         pair.store.judge()
     return pair.store.snapshot()
 
@@ -239,15 +229,11 @@ def test_workers_are_judged_within_their_role() -> None:
     assert [one["role"] for one in told] == ["prefill", "prefill", "decode", "decode"]
 
 
-def swinging(pair: Pair) -> Snapshot:
-    return [*pair.play(looks("leastbusy-c16", every=4), life_s=3.6)][-1]
-
-
 def test_a_sweep_raises_no_alarm_about_its_own_load() -> None:
     """While this program loads the router the swing is shown, and no alert or event comes of it."""
     pair = Pair()
     with pair.store.loaded_from_here(frozenset({"proxy"})):
-        seen = swinging(pair)
+        seen = last(pair)
         assert (seen.balance[0].word, seen.alerts, seen.events) == (Is.OSCILLATING, (), ())
     after = [*pair.play(looks("leastbusy-c16", every=4), life_s=3.6)]
     assert {one.balance[0].sweep_words for one in after[1:]} == {""}
@@ -308,16 +294,16 @@ def test_no_router_is_judged_on_the_load_of_a_sweep_that_does_not_pass_it(throug
 def test_an_alert_that_a_sweep_ends_says_so_and_says_when_it_is_back() -> None:
     """Each of the two, so that the times in the list of events fit those of the alert."""
     pair = Pair()
-    assert swinging(pair).alerts
+    assert last(pair).alerts
     with pair.store.loaded_from_here(frozenset({"proxy"})):
-        during = swinging(pair)
+        during = last(pair)
         assert (during.balance[0].word, during.alerts) == (Is.OSCILLATING, ())
         assert during.events[-1].message.endswith(": oscillating, as a sweep began")
-    after = swinging(pair)
+    after = last(pair)
     (alert,) = (one for one in after.alerts if one.id.startswith("balance"))
-    last = [one for one in after.events if one.about == alert.id][-1]
-    assert (last.phase, last.at) == (Phase.BEGIN, alert.since)
-    assert last.message.startswith("oscillating begins: spark-a and spark-b swing ")
+    begins = [one for one in after.events if one.about == alert.id][-1]
+    assert (begins.phase, begins.at) == (Phase.BEGIN, alert.since)
+    assert begins.message.startswith("oscillating begins: spark-a and spark-b swing ")
 
 
 # Servers of one model that no known router joins: their loads are described, and nothing warns.
@@ -398,16 +384,10 @@ def played(
             held = float(len(ends[index]))
             pair.tell(name, lane("0", held, 0.0, 64.0 * done[index], life_s=LIFE_S))
         if sample is not None:
-            pair.store.accept(SourceKey.router("proxy"), replace(sample, at=pair.at), 2.0)
+            pair.store.accept(PROXY, replace(sample, at=pair.at), 2.0)
         if second % 5 == 0:
             shown.append(pair.look())
     return shown
-
-
-def balance(shown: Snapshot) -> Balance:
-    """Return the only group's balance."""
-    (found,) = shown.balance
-    return found
 
 
 def test_weights_of_the_configuration_are_no_fault() -> None:
@@ -415,20 +395,20 @@ def test_weights_of_the_configuration_are_no_fault() -> None:
     weights = {NAMES[0]: 3.0, NAMES[1]: 1.0}
     router = RouterTarget("proxy", "http://p:4000", "simple-shuffle", NAMES, weights=weights)
     shown = played(Pair(router), 150, (3.0, 1.0), 40)
-    assert {balance(one).word for one in shown} <= {BalanceWord.UNKNOWN, BalanceWord.BALANCED}
+    assert {one.balance[0].word for one in shown} <= {Is.UNKNOWN, Is.BALANCED}
     assert not any(one.alerts for one in shown)
-    assert "judged by the router's weights, 3 : 1" in balance(shown[-1]).reasons
+    assert "judged by the router's weights, 3 : 1" in shown[-1].balance[0].reasons
 
 
 def test_a_steady_ratio_becomes_information() -> None:
     """First it is uneven, and never starved; after ten minutes the question is whether it is meant."""
     shown = played(Pair(), 641, (9.0, 1.0), 40, step_s=2)
-    words = {balance(one).word for one in shown}
-    assert BalanceWord.STARVED not in words
-    assert BalanceWord.OSCILLATING not in words
-    last = balance(shown[-1])
-    assert last.word is BalanceWord.BALANCED
-    assert any(": 1 for 10 min, perhaps on purpose" in reason for reason in last.reasons)
+    words = {one.balance[0].word for one in shown}
+    assert Is.STARVED not in words
+    assert Is.OSCILLATING not in words
+    found = shown[-1].balance[0]
+    assert found.word is Is.BALANCED
+    assert any(": 1 for 10 min, perhaps on purpose" in reason for reason in found.reasons)
     assert not shown[-1].alerts
 
 
@@ -436,27 +416,25 @@ def test_a_router_that_the_requests_do_not_pass_is_not_blamed() -> None:
     """Its own counts stand still: neither an alert, nor a hint on its strategy, nor a limit names it."""
     counts = RouterSample(0.0, LITELLM, alive=True, answered={"spark-a": 5.0, "spark-b": 5.0})
     shown = played(Pair(), 150, (9.0, 1.0), 40, counts)
-    last = shown[-1]
+    seen = shown[-1]
+    (found,) = seen.balance
     assert not any(one.alerts for one in shown)
-    assert balance(last).router is None
-    assert balance(last).hint is None
-    assert "by proxy's own counts their requests do not pass it" in balance(last).reasons
-    assert " not proxy " in render(last, 200)
-    early = [balance(one) for one in shown if one.at < shown[0].at + 30]
+    assert (found.router, found.hint) == (None, None)
+    assert "by proxy's own counts their requests do not pass it" in found.reasons
+    assert " not proxy " in render(seen, 200)
+    early = [one.balance[0] for one in shown if one.at < shown[0].at + 30]
     assert {one.router for one in early} == {"proxy"}
-    assert LimitKind.ROUTER not in {view.limited_by.kind for view in last.backends if view.limited_by}
+    assert LimitKind.ROUTER not in {view.limited_by.kind for view in seen.backends if view.limited_by}
 
 
 def test_few_requests_have_a_lasting_word_that_hides_nothing() -> None:
     """With five requests on two servers the balance says who has how many, and the top line stays calm."""
-    last = played(Pair(), 120, (1.0, 1.0), 5)[-1]
-    found = balance(last)
-    assert found.word is BalanceWord.UNKNOWN
+    seen = played(Pair(), 120, (1.0, 1.0), 5)[-1]
+    (found,) = seen.balance
+    assert found.word is Is.UNKNOWN
     assert found.title == "unknown, too few requests"
     assert found.reasons[1].startswith("on average spark-a ")
-    words = verdict(last).words
-    assert not words.endswith("balance unknown")
-    assert words.endswith("proxy: balance unknown, too few requests")
+    assert verdict(seen).words.endswith("proxy: balance unknown, too few requests")
 
 
 # The top line, the panels and the alerts say the same of a group that swings.
@@ -465,16 +443,15 @@ def test_few_requests_have_a_lasting_word_that_hides_nothing() -> None:
 @pytest.mark.parametrize("counts", [True, False])
 def test_no_client_is_blamed_under_a_verdict_on_the_router(*, counts: bool) -> None:
     """While the balance oscillates, no panel says client; the router is named where it counts requests."""
-    pair = Pair(RouterTarget("proxy", "http://p:4000", "least-busy", NAMES))
-    swinging = 0
+    pair, swinging = Pair(), 0
     trace = looks("leastbusy-c16", every=4)
     for shown in pair.play(trace, life_s=3.5):
         look = next(one for one in reversed(trace) if one.at <= pair.at - 1000.0)
         answers = {server: tokens / 64 for server, tokens in zip(NAMES, look.tokens, strict=True)}
         sample = RouterSample(pair.at, LITELLM, alive=True, answered=answers if counts else None)
-        pair.store.accept(SourceKey.router("proxy"), sample, 2.0)
+        pair.store.accept(PROXY, sample, 2.0)
         (found,) = shown.balance or (None,)
-        if found is None or found.word is not BalanceWord.OSCILLATING:
+        if found is None or found.word is not Is.OSCILLATING:
             continue
         swinging += 1
         assert "oscillating" in verdict(shown).words
