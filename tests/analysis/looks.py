@@ -24,7 +24,6 @@ class Served:
     """Prompt tokens per second."""
     swing: float = 0.0
     """Every other five seconds this many more requests run."""
-    preempted_per_s: float = 0.0
     unseen: float = 0.0
     """1 where prompts are computed although no request is seen running."""
 
@@ -34,20 +33,8 @@ class Served:
         steps = generated = prompted = finished = 0.0
         for second in range(SECONDS + 1):
             running = self.running + (self.swing if second // 5 % 2 else 0.0)
-            made.append(
-                Poll(
-                    100.0 + second,
-                    running,
-                    self.waiting,
-                    self.waiting,
-                    self.kv_percent,
-                    steps,
-                    generated,
-                    prompted,
-                    self.preempted_per_s * second,
-                    finished,
-                )
-            )
+            load = (running, self.waiting, self.waiting, self.kv_percent)
+            made.append(Poll(100.0 + second, *load, steps, generated, prompted, 0.0, finished))
             after = self.running + (self.swing if (second + 1) // 5 % 2 else 0.0)
             batch = (running + after) / 2
             # More in every other second, so that prompts can be separated from steps.

@@ -7,7 +7,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -17,20 +17,19 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Finding, FindingKind
 from sparktop.model.snapshot import Limit, LimitKind, SpeedState
 from tests.analysis.looks import Served, machine
+from tests.known import known
 
 UNEVEN = Balance("proxy", ("server-1", "server-2"), BalanceWord.UNEVEN, BalanceWord.UNEVEN, router="proxy")
 
 
 def limit(evidence: Evidence) -> Limit:
     """Return the verdict, which there is."""
-    found = limited_by(evidence)
-    assert found is not None
-    return found
+    return known(limited_by(evidence))
 
 
-def judged(served: Served, **known: object) -> Limit:
-    """Return the verdict on a server on one busy GPU, with further evidence from `known`."""
-    evidence = Evidence(**{"polls": served.polls(), "machines": (machine(),), **known})  # type: ignore[arg-type]  # the tests name the fields
+def judged(served: Served, **seen: object) -> Limit:
+    """Return the verdict on a server on one busy GPU, with further evidence from `seen`."""
+    evidence = Evidence(**{"polls": served.polls(), "machines": (machine(),), **seen})  # type: ignore[arg-type]  # the tests name the fields
     return limit(evidence)
 
 
@@ -197,8 +196,8 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_each_server_has_its_limit(case: str) -> None:
     """The kind, and what the line says of it: only what is known of the server and its machine."""
-    served, known, kind, said = CASES[case]
-    found = judged(served, **known)
+    served, seen, kind, said = CASES[case]
+    found = judged(served, **seen)
     assert found.kind is kind
     assert said in f"{found.line}; {found.hint}"
 
@@ -270,42 +269,30 @@ def test_requests_too_short_to_be_seen_are_no_idle_server(
 ) -> None:
     """An engine of embeddings reports no running request at a step's end: its GPU says how full it is."""
     found = judged(Served(running=0, prompt_tokens=20_000, unseen=1.0), machines=machines)
-    assert (found.kind, found.reason) == (
-        kind,
-        f"requests too short to be seen compute prompts at 20,000 tok/s{words}",
-    )
+    said = f"requests too short to be seen compute prompts at 20,000 tok/s{words}"
+    assert (found.kind, found.reason) == (kind, said)
 
 
-def long_prompt(idle_s: int, prefill_s: int, *, kv_per_s: float = 0.2) -> tuple[Poll, ...]:
+def long_prompt(idle_s: int, prefill_s: int) -> tuple[Poll, ...]:
     """Return polls of a server that is idle for `idle_s` seconds and then computes one prompt."""
+    still = Poll(100.0, waiting=0.0, steps=0.0, generated=500.0, prompted=900.0, finished=3.0)
+    kv_percent = [0.2 * max(0, second - idle_s) for second in range(idle_s + prefill_s + 1)]
     return tuple(
-        Poll(
-            100.0 + second,
-            running=float(second >= idle_s),
-            waiting=0.0,
-            kv_percent=max(0, second - idle_s) * kv_per_s,
-            steps=0.0,
-            generated=500.0,
-            prompted=900.0,
-            finished=3.0,
-        )
-        for second in range(idle_s + prefill_s + 1)
+        still._replace(at=100.0 + second, running=float(second >= idle_s), kv_percent=used)
+        for second, used in enumerate(kv_percent)
     )
 
 
 @pytest.mark.parametrize(("idle_s", "prefill_s"), [(40, 5), (40, 20), (40, 60), (0, 12)])
 def test_one_long_prompt_is_prefill_from_its_first_seconds_on(idle_s: int, prefill_s: int) -> None:
     """A growing KV cache without new tokens is prefill, however long the server was idle before."""
-    found = judged(Served(), polls=long_prompt(idle_s, prefill_s))
-    assert found.kind is LimitKind.PREFILL
-    assert found.reason == (
-        f"no token in the last {prefill_s} s while the KV cache fills: prompts are computed"
-    )
-    unseen = judged(Served(), polls=long_prompt(idle_s, prefill_s), machines=())
+    polls = long_prompt(idle_s, prefill_s)
+    said = f"no token in the last {prefill_s} s while the KV cache fills: prompts are computed"
+    found = judged(Served(), polls=polls)
+    assert (found.kind, found.reason) == (LimitKind.PREFILL, said)
+    unseen = judged(Served(), polls=polls, machines=())
     assert unseen.kind is LimitKind.UNKNOWN
-    assert unseen.reason.startswith(
-        "prefill compute, or a low clock (watch its machine): no token in the last"
-    )
+    assert unseen.reason.startswith(f"prefill compute, or a low clock (watch its machine): {said[:24]}")
 
 
 @pytest.mark.parametrize(
@@ -374,6 +361,14 @@ def evidences(draw: st.DrawFn) -> Evidence:
     )
 
 
+def judged_window(evidence: Evidence) -> tuple[Limit, list[Poll]]:
+    """Return the verdict and the polls that it is of; evidence without a verdict is no example."""
+    found = limited_by(evidence)
+    assume(found is not None)
+    begin = evidence.polls[-1].at - WINDOW_S - 0.5
+    return known(found), [poll for poll in evidence.polls if poll.at >= begin]
+
+
 def test_a_small_level_of_an_own_sweep_is_the_sweeps_choice() -> None:
     """While a sweep of this program loads the group, neither its router nor another client is suspected."""
     calm = replace(UNEVEN, word=BalanceWord.BALANCED, word_now=BalanceWord.BALANCED, in_sweep=True)
@@ -387,10 +382,7 @@ def test_a_small_level_of_an_own_sweep_is_the_sweeps_choice() -> None:
 @given(evidences())
 def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
     """What a sentence says of requests, of the GPU, of cores and of the router is so."""
-    found = limited_by(evidence)
-    if found is None:
-        return
-    window = [poll for poll in evidence.polls if poll.at >= evidence.polls[-1].at - WINDOW_S - 0.5]
+    found, window = judged_window(evidence)
     last, machine_polls = window[-1], [one for machine in evidence.machines for one in machine.polls]
     words = found.words
     if "none waits" in words:
@@ -414,10 +406,7 @@ def test_every_clause_of_a_limit_held(evidence: Evidence) -> None:
 @given(evidences())
 def test_no_limit_of_steps_is_named_while_requests_wait_and_none_runs(evidence: Evidence) -> None:
     """What limited earlier steps does not explain why there are none now; a share of the time is counted."""
-    found = limited_by(evidence)
-    if found is None:
-        return
-    window = [poll for poll in evidence.polls if poll.at >= evidence.polls[-1].at - WINDOW_S - 0.5]
+    found, window = judged_window(evidence)
     last, words = window[-1], found.words
     if "none runs" in words or found.kind in {LimitKind.BANDWIDTH, LimitKind.DECODE}:
         assert ("none runs" in words) is bool(last.waiting and not last.running)
@@ -428,10 +417,7 @@ def test_no_limit_of_steps_is_named_while_requests_wait_and_none_runs(evidence: 
 @given(evidences())
 def test_who_sends_too_little_does_so_now(evidence: Evidence) -> None:
     """No client is blamed at a server that queues or is full, nor for a pause that is over."""
-    found = limited_by(evidence)
-    if found is None:
-        return
-    window = [poll for poll in evidence.polls if poll.at >= evidence.polls[-1].at - WINDOW_S - 0.5]
+    found, window = judged_window(evidence)
     last = window[-1]
     if found.kind in TOO_LITTLE:
         assert not last.waiting
@@ -448,10 +434,8 @@ def test_a_limit_never_contradicts_the_balance(evidence: Evidence) -> None:
     split = evidence.split
     if found is None or split is None:
         return
-    blames = (
-        found.kind is LimitKind.ROUTER and "still in" not in found.reason and "is slow" not in found.reason
-    )
-    if blames:
+    said = found.reason
+    if found.kind is LimitKind.ROUTER and "still in" not in said and "is slow" not in said:
         assert evidence.routed is True
         assert split.word.bad
     if split.word in {BalanceWord.OSCILLATING, BalanceWord.STARVED}:
@@ -463,17 +447,12 @@ def test_the_router_says_where_its_requests_are() -> None:
     polls = polls_of([(20, 1, 0), (3, 0, 0), (20, 1, 0), (5, 0, 0)])
     calm = Balance("proxy", ("a", "b"), BalanceWord.IDLE, BalanceWord.IDLE, router="proxy")
     evidence = Evidence(polls, slots=8, router="proxy", split=calm)
-    found = limit(evidence)
-    assert found.title == "limited by client or router"
-    found = limit(
-        replace(evidence, requests_in_router=12.0, slow_router="it answers in 406 ms, 60 ms before")
-    )
+    assert limit(evidence).title == "limited by client or router"
+    slow = "it answers in 406 ms, 60 ms before"
+    found = limit(replace(evidence, requests_in_router=12.0, slow_router=slow))
     assert found.kind is LimitKind.ROUTER
-    assert found.reason.endswith(
-        "12 requests are still in proxy; proxy is slow: it answers in 406 ms, 60 ms before"
-    )
-    found = limit(replace(evidence, requests_in_router=0.0))
-    assert found.kind is LimitKind.CLIENT
+    assert found.reason.endswith(f"12 requests are still in proxy; proxy is slow: {slow}")
+    assert limit(replace(evidence, requests_in_router=0.0)).kind is LimitKind.CLIENT
     found = limit(replace(evidence, router=None, unmatched_router="front"))
     assert found.title == "limited by client or router"
     assert found.reason.endswith("; the servers behind front are not known")
@@ -482,5 +461,4 @@ def test_the_router_says_where_its_requests_are() -> None:
     assert found.title == "limited by client or router"
     assert found.reason == "9 requests are in proxy and at no server; 1 of 8 slots run on average"
     for other in ({"routed": False}, {"requests_in_router": 1.0}, {"slots": 1}, {"slots": None}):
-        found = limit(replace(few, **other))
-        assert found.kind is LimitKind.UNKNOWN
+        assert limit(replace(few, **other)).kind is LimitKind.UNKNOWN

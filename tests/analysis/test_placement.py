@@ -187,11 +187,8 @@ def test_address_then_config_then_name() -> None:
 
 
 def counted(finished: float, prompt_tokens: float, generation_tokens: float) -> dict[str, float]:
-    return {
-        "finished": finished,
-        "prompt_tokens": prompt_tokens,
-        "generation_tokens": generation_tokens,
-    }
+    counts = {"prompt_tokens": prompt_tokens, "generation_tokens": generation_tokens}
+    return counts | {"finished": finished}
 
 
 PREFILL = counted(100.0, 51_200.0, 100.0)
@@ -214,9 +211,7 @@ def test_a_decode_worker_may_count_the_prompts_that_it_was_handed() -> None:
 def test_roles_that_servers_report_need_no_counting() -> None:
     """Reported roles are used; Dynamo's "backend" is a decode worker only beside a prefill worker."""
     assert reported_roles({"p": "prefill", "d": "decode", "x": None}) == {"p": Role.PREFILL, "d": Role.DECODE}
-    assert reported_roles({"p": "prefill", "b": "backend", "e": "encode"}) == {
-        "p": Role.PREFILL,
-        "b": Role.DECODE,
-    }
+    beside = reported_roles({"p": "prefill", "b": "backend", "e": "encode"})
+    assert beside == {"p": Role.PREFILL, "b": Role.DECODE}
     assert reported_roles({"a": "backend", "b": "backend"}) == {}
     assert reported_roles({"a": None}) == {}

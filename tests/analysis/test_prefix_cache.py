@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import NamedTuple
 
 import pytest
@@ -27,14 +26,21 @@ def config(**labels: object) -> PrefixCache | None:
     return vllm.sample_of(vllm.READER.read(body), 0.0).prefix_cache
 
 
-def found(prompts: list[float], view: BackendView = VIEW, cache: PrefixCache = HYBRID) -> list[Finding]:
-    """Return the findings after prompts of these lengths, ten seconds apart, of which nothing was cached."""
+def found(
+    prompts: list[float],
+    view: BackendView = VIEW,
+    cache: PrefixCache = HYBRID,
+    *,
+    share: float = 0.0,
+    lmcache: bool = False,
+) -> list[Finding]:
+    """Return the findings after prompts of these lengths; a share of their tokens was cached."""
     rule, last = EachServer(PrefixCacheRule), []
     for index in range(len(prompts) + 1):
         tokens = sum(prompts[:index])
-        seen = replace(view, prefix=PrefixUse(cache, float(index), tokens, tokens, 0.0))
-        now = Situation(10.0 * index, EPOCH + timedelta(seconds=10 * index), {"b": seen})
-        last = list(rule.look(now))
+        looked = (tokens, 0.0) if lmcache else None
+        use = PrefixUse(cache, float(index), tokens, tokens, share * tokens, lmcache_tokens=looked)
+        last = list(rule.look(Situation(10.0 * index, EPOCH, {"b": replace(view, prefix=use)})))
     return last
 
 
@@ -70,23 +76,15 @@ def test_a_store_finds_it_from_pages() -> None:
     world.store.identify(SourceKey.backend("b"), radix)
     for index, length in enumerate(growing(4000, 300)):
         tokens += length
-        lane = LaneSample(
-            "0",
-            prompt_tokens=tokens,
-            generation_tokens=tokens / 9,
-            finished={"stop": index + 1.0},
-            prefix_cache_hit_percent=0.0,
-            per_finished_request=True,
-        )
+        lane = LaneSample("0", prompt_tokens=tokens, generation_tokens=tokens / 9, per_finished_request=True)
+        lane = replace(lane, finished={"stop": index + 1.0}, prefix_cache_hit_percent=0.0)
         world.feed(replace(page(0.0, lane), engine="sglang"), START + 20 * index)
         world.store.judge()
     (finding,) = world.view().findings
     assert finding.line == f"prefix cache never hits: 0 of {tokens:,.0f} prompt tokens"
     assert [alert.id for alert in world.snapshot().alerts] == ["backend:b:prefix-unused"]
-    assert (
-        "turns",
-        "28 of 28 prompts continue an earlier one (by their lengths, not texts)",
-    ) in finding.evidence
+    said = "28 of 28 prompts continue an earlier one (by their lengths, not texts)"
+    assert ("turns", said) in finding.evidence
 
 
 class Case(NamedTuple):
@@ -101,24 +99,13 @@ class Case(NamedTuple):
     cache: PrefixCache = HYBRID
 
 
+DRAFTING, SHORT = replace(VIEW, spec_accepted_per_draft=1.2), replace(VIEW, max_model_len=2000)
 TURNS, ALIKE = growing(3000, 200), [3000.0] * 20
 CASES = (
     Case(TURNS, "never hits: 0 of 177,000", "send one"),
     Case(growing(900, 30), "a block has 2,096", "only 2,096 tokens", Sure.KNOWN),
-    Case(
-        growing(2200, 50),
-        "a block has 2,096",
-        "only 4,192 tokens",
-        view=replace(VIEW, spec_accepted_per_draft=1.2),
-    ),
-    Case(
-        ALIKE,
-        "a block has 2,096",
-        "--max-model-len above 2,096",
-        Sure.KNOWN,
-        None,
-        replace(VIEW, max_model_len=2000),
-    ),
+    Case(growing(2200, 50), "a block has 2,096", "only 4,192 tokens", view=DRAFTING),
+    Case(ALIKE, "a block has 2,096", "--max-model-len above 2,096", Sure.KNOWN, None, SHORT),
     Case(TURNS, "evicted", "more memory", view=replace(VIEW, kv_fullest_percent=97.0)),
     Case(ALIKE, "whether they repeat is unknown", "if turns", Sure.UNKNOWN, None),
     Case(
@@ -172,20 +159,9 @@ def test_a_restart_begins_anew() -> None:
     assert look(2, 3) == []
 
 
-def after_turns(share: float, *, lmcache: bool = False) -> list[Finding]:
-    """Return what is found after prompts that grow, of whose tokens a share was found."""
-    rule, last = EachServer(PrefixCacheRule), []
-    for index in range(31):
-        tokens = sum(growing(3000, 200)[:index])
-        looked = (tokens, 0.0) if lmcache else None
-        use = PrefixUse(HYBRID, float(index), tokens, tokens, share * tokens, lmcache_tokens=looked)
-        last = list(rule.look(Situation(10.0 * index, EPOCH, {"b": replace(VIEW, prefix=use)})))
-    return last
-
-
 def test_what_lmcache_adds() -> None:
     """It is named beside the server's own cache, as sure as turns are seen."""
-    last = after_turns(0.0, lmcache=True)
+    last = found(TURNS, lmcache=True)
     assert [(one.key, one.sure) for one in last] == [("", Sure.LIKELY), ("lmcache", Sure.LIKELY)]
     assert last[1].line == "LMCache never hits: 0 of 177,000 prompt tokens"
 
@@ -193,7 +169,7 @@ def test_what_lmcache_adds() -> None:
 @pytest.mark.parametrize("share", [0.02, HARDLY_PERCENT / 100 + 0.01])
 def test_turns_whose_tokens_are_hardly_found(share: float) -> None:
     """Of prompts that grow, three quarters could be found: 2 % is too little, 11 % is not named."""
-    lines = [one.line[:24] for one in after_turns(share)]
+    lines = [one.line[:24] for one in found(TURNS, share=share)]
     assert lines == (["prefix cache hardly hits"] if share < 0.1 else [])
 
 

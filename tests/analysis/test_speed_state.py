@@ -19,15 +19,8 @@ HOT = {"software thermal": 40.0}
 
 
 def gb10(clock: int | None, use: float | None = 95.0, power: float | None = 16.0, **told: Any) -> GpuReading:  # noqa: ANN401 - fields of a GPU
-    return GpuReading(
-        0,
-        "NVIDIA GB10",
-        utilization_percent=use,
-        sm_clock_mhz=clock,
-        power_w=power,
-        sm_clock_max_mhz=3003,
-        **told,
-    )
+    clocks = {"sm_clock_mhz": clock, "sm_clock_max_mhz": 3003, **told}
+    return GpuReading(0, "NVIDIA GB10", utilization_percent=use, power_w=power, **clocks)
 
 
 def h100(clock: int | None, use: float = 99.0, **told: Any) -> GpuReading:  # noqa: ANN401 - fields of a GPU
@@ -35,22 +28,12 @@ def h100(clock: int | None, use: float = 99.0, **told: Any) -> GpuReading:  # no
     return GpuReading(0, "NVIDIA H100", utilization_percent=use, sm_clock_mhz=clock, power_w=300.0, **reading)
 
 
-def after(
-    readings: Sequence[GpuReading],
-    shares: Mapping[str, float] | None = None,
-    thresholds: NodeThresholds | None = None,
-) -> SpeedState:
+def after(readings: Sequence[GpuReading], shares: Mapping[str, float] | None = None) -> SpeedState:
     """Return the state after readings at intervals of 2 s."""
-    pace = ClockPace()
+    pace, shares, limits = ClockPace(), shares or {}, NodeThresholds()
     for number, gpu in enumerate(readings):
-        pace = advance_pace(
-            pace,
-            gpu,
-            1000.0 + 2 * number,
-            unified=None,
-            shares=shares or {},
-            thresholds=thresholds or NodeThresholds(),
-        )
+        at = 1000.0 + 2 * number
+        pace = advance_pace(pace, gpu, at, unified=None, shares=shares, thresholds=limits)
     return pace.state
 
 
@@ -146,15 +129,10 @@ START = 1000.0
 
 def vllm_memory(second: float) -> int:
     """Return GPU memory of a vLLM start: 30 s, context, 40 s weights, 60 s compiling, KV pool, graphs."""
-    if second < 30:
-        return 0
-    if second < 45:
-        return GIB // 2
     if second < 85:
-        return GIB // 2 + round((second - 45) / 40 * 60 * GIB)
-    if second < 147:
-        return 60 * GIB + GIB // 2
-    return 100 * GIB
+        weights = round(max(0.0, second - 45) / 40 * 60 * GIB)
+        return weights + GIB // 2 * (second >= 30)
+    return 60 * GIB + GIB // 2 if second < 147 else 100 * GIB
 
 
 def start_until(until_s: int) -> StartClock:
@@ -164,20 +142,15 @@ def start_until(until_s: int) -> StartClock:
     return clock
 
 
-@pytest.mark.parametrize(
-    ("second", "phase"),
-    [(10, 0), (40, 1), (60, 2), (100, 3), (150, 4), (170, 5)],
-)
+@pytest.mark.parametrize(("second", "phase"), [(10, 0), (40, 1), (60, 2), (100, 3), (150, 4), (170, 5)])
 def test_a_start_goes_through_its_phases(second: int, phase: int) -> None:
     """The growth of GPU memory shows which phase a start is in."""
     assert PHASES[start_until(second).step] == PHASES[phase]
 
 
-def past(
-    *, total_s: float = 280.0, ended_at: float = 1.0, boot_id: str = "a", warm: bool = False
-) -> PastStart:
-    phases = {"start": 30.0, "GPU context": 15.0, "weights": 40.0, "compile": 120.0, "KV pool": 5.0}
-    return PastStart("h", "vllm", "m", total_s, {**phases, "CUDA graphs": 70.0}, boot_id, warm, ended_at)
+def past(*, total_s: float = 280.0, ended_at: float = 1.0, warm: bool = False) -> PastStart:
+    phases = dict(zip(PHASES, (30.0, 15.0, 40.0, 120.0, 5.0, 70.0), strict=True))
+    return PastStart("h", "vllm", "m", total_s, phases, "a", warm, ended_at)
 
 
 def test_time_left_is_the_rest_of_this_phase_and_all_later_ones() -> None:

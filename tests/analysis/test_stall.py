@@ -39,20 +39,10 @@ def clock_of(
 
 def test_any_counter_is_progress() -> None:
     """Tokens, finished requests, KV blocks of a chunk or a histogram: any increase restarts the time."""
-    steps = [
-        MOVING,
-        MOVING,
-        replace(MOVING, kv_cache_percent=12.5000001),
-        replace(MOVING, kv_cache_percent=12.5000001, finished={"stop": 1.0}),
-        replace(MOVING, kv_cache_percent=12.5000001, finished={"stop": 1.0}),
-        replace(
-            MOVING,
-            kv_cache_percent=12.5000001,
-            finished={"stop": 1.0},
-            step_tokens=Histogram((float("inf"),), (1.0,), 4.0),
-        ),
-    ]
-    _, seconds = clock_of(*steps)
+    chunk = replace(MOVING, kv_cache_percent=12.5000001)
+    ended = replace(chunk, finished={"stop": 1.0})
+    stepped = replace(ended, step_tokens=Histogram((float("inf"),), (1.0,), 4.0))
+    _, seconds = clock_of(MOVING, MOVING, chunk, ended, ended, stepped)
     assert seconds == [0.0, 1.0, 0.0, 0.0, 1.0, 0.0]
 
 
@@ -86,12 +76,9 @@ def test_a_rank_of_sglang_at_rest_is_no_standstill() -> None:
     _, seconds = clock_of(*[(MOVING, one) for one in other], engine="sglang")
     assert set(seconds) == {0.0}
     rest = (replace(MOVING, waiting=0.0), replace(MOVING, lane="1", waiting=0.0))
-    clock, _ = clock_of(*[rest] * 200, engine="sglang")
-    assert clock.may_be_stale
-    alone, _ = clock_of(*[replace(MOVING, waiting=0.0)] * 20, engine="sglang")
-    assert alone.may_be_stale
-    alone, _ = clock_of(*[replace(MOVING, waiting=0.0)] * 50, engine="sglang")
-    assert not alone.may_be_stale
+    for lanes, samples, may_be_stale in ((rest, 200, True), (rest[:1], 20, True), (rest[:1], 50, False)):
+        clock, _ = clock_of(*[lanes] * samples, engine="sglang")
+        assert clock.may_be_stale is may_be_stale
     stale = Standstill(200.0, has_answered=True, gpus=(BLOCKED,), may_be_stale=True)
     assert judge_standstill(stale) is Progress.MOVING
     assert judge_standstill(replace(stale, gpus=(SPINNING,))) is Progress.STUCK

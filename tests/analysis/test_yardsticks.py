@@ -43,6 +43,11 @@ def published(name: str, target: str) -> PublishedRates:
     return next(one for one in rates if f"{one.source},".startswith(f"{name}: {target},"))
 
 
+SOLO = published("spark-topologies-2026-03", "solo")
+UNSTATED = published("gx10-concurrency-first", "ngc-hand-tuned")
+"""Tables with and without the lengths of their requests."""
+
+
 def test_the_limit_of_one_request_is_that_of_the_seed() -> None:
     """273 GB/s / 2.55 GB = 107 tokens/s; 40 of them are 37 %, as the post says."""
     basis = YardstickBasis(weights=ModelWeights(TOKEN_GB, mixture=True), bandwidth_gb_per_s=GB10)
@@ -86,10 +91,8 @@ def test_limits_that_are_not_known_say_why() -> None:
     sticks = [yardsticks(basis, 100.0, 8.0)[2] for basis in bases]
     assert [one.percent for one in sticks] == [None] * len(bases)
     said = " ".join(one.words for one in sticks)
-    assert all(
-        word in said
-        for word in ("are a GB10", "bytes_per_token_gb", "experts", "faster than 100.00 GB", "not behind a")
-    )
+    words = ("are a GB10", "bytes_per_token_gb", "experts", "faster than 100.00 GB", "not behind a")
+    assert [word for word in words if word not in said] == []
 
 
 @pytest.mark.parametrize(
@@ -125,11 +128,7 @@ def test_between_two_levels_a_straight_line() -> None:
 
 def test_the_highest_of_several_tables_counts() -> None:
     """Of 57.5 and 34.8 tok/s for one request it is 57.5, and the other is named."""
-    both = (
-        published("spark-topologies-2026-03", "solo"),
-        published("gx10-concurrency-first", "ngc-hand-tuned"),
-    )
-    stick = yardsticks(YardstickBasis(published=both), 23.0, 1.0)[1]
+    stick = yardsticks(YardstickBasis(published=(SOLO, UNSTATED)), 23.0, 1.0)[1]
     assert (stick.tps, stick.percent) == (57.5, 40.0)
     assert stick.source.endswith("solo, 1,024 → 128 tokens; best of 2 for 1 request, 34.8 to 57.5")
 
@@ -149,26 +148,23 @@ def test_a_published_rate_of_other_lengths_is_no_yardstick(
     lengths: tuple[int | None, int | None], tps: float | None
 ) -> None:
     """Within 10 % they are the same, and what is not known is not held against it; a table without counts."""
-    solo = published("spark-topologies-2026-03", "solo")
-    stick = yardsticks(YardstickBasis(published=(solo,)), 23.0, 1.0, lengths=lengths)[1]
+    stick = yardsticks(YardstickBasis(published=(SOLO,)), 23.0, 1.0, lengths=lengths)[1]
     assert (stick.tps, stick.prompt_tokens, stick.output_tokens) == (tps, 1024, 128)
     other = "other lengths: table spark-topologies-2026-03: solo, 1,024 → 128 tokens"
     assert tps is not None or stick == Yardstick(PUBLISHED, other, None, None, 1024, 128)
-    unstated = published("gx10-concurrency-first", "ngc-hand-tuned")
-    stick = yardsticks(YardstickBasis(published=(solo, unstated)), 23.0, 1.0, lengths=lengths)[1]
+    stick = yardsticks(YardstickBasis(published=(SOLO, UNSTATED)), 23.0, 1.0, lengths=lengths)[1]
     assert stick.tps == (tps or 34.8)
 
 
 def test_the_own_best_is_of_this_version_flags_and_batch() -> None:
     """That of another version counts for nothing, nor do other batches."""
-    basis = YardstickBasis(
-        {"version": "2", FLAGS: "-tp 2", "driver": "b"},
-        setups=(
-            best(8, 200.0, version="1", **{FLAGS: "-tp 2"}),
-            best(8, 150.0, version="2", **{FLAGS: "-tp 2"}, driver="a"),
-            best(16, 300.0, version="2", **{FLAGS: "-tp 2"}),
-        ),
+    flags = {FLAGS: "-tp 2"}
+    setups = (
+        best(8, 200.0, version="1", **flags),
+        best(8, 150.0, version="2", **flags, driver="a"),
+        best(16, 300.0, version="2", **flags),
     )
+    basis = YardstickBasis({"version": "2", **flags, "driver": "b"}, setups=setups)
     stick = yardsticks(basis, 93.0, 8.0, 8.0)[0]
     assert (stick.tps, stick.percent) == (150.0, 62.0)
     assert stick.source == "8 running, 2025-11-03"
@@ -181,9 +177,9 @@ def test_the_own_best_is_of_this_version_flags_and_batch() -> None:
 def test_a_larger_batch_may_take_longer() -> None:
     """By as much as it is larger; a fuller cache by half of that; a smaller batch must not."""
     then = SteadyLoad(0.0, 10, 10, 50.0, kv_percent=20.0)
-    assert allowed_growth(SteadyLoad(0.0, 11, 11, 50.0, kv_percent=20.0), then) == pytest.approx(1.1)
-    assert allowed_growth(SteadyLoad(0.0, 10, 10, 50.0, kv_percent=24.0), then) == pytest.approx(1.1)
-    assert allowed_growth(SteadyLoad(0.0, 9, 9, 50.0, kv_percent=10.0), then) == 1.0
+    for batch, kv_percent, factor in ((11, 20.0, 1.1), (10, 24.0, 1.1), (9, 10.0, 1.0)):
+        now = SteadyLoad(0.0, batch, batch, 50.0, kv_percent=kv_percent)
+        assert allowed_growth(now, then) == pytest.approx(factor)
     assert not is_same_batch(then, SteadyLoad(0.0, 10, 64, 50.0, kv_percent=20.0))
     assert not is_same_batch(then, SteadyLoad(0.0, 10, 10, 50.0))
 

@@ -31,6 +31,7 @@ from sparktop.hardware.processes import (
 from sparktop.model.node import MemoryAsk, MemoryGuard, Sockets, end_marks
 from tests.hardware.conftest import process, stat_line, title_of
 from tests.hardware.gb10_root import write
+from tests.known import known
 
 PAGE = 4096
 KERNEL_THREAD = 0x208040
@@ -106,8 +107,8 @@ def test_a_name_is_whole_and_clean(tree: Path, comm: str, command: bytes | None,
 @given(st.binary(max_size=400))
 def test_whatever_a_stat_file_holds_is_a_process_or_none(content: bytes) -> None:
     """Any content of a stat file gives a process or None, without an error."""
-    process = parse_stat(1, content)
-    assert process is None or process.rss_pages >= 0
+    found = parse_stat(1, content)
+    assert found is None or found.rss_pages >= 0
 
 
 ID = "0123456789abcdef" * 4
@@ -135,12 +136,8 @@ def test_an_engine_core_belongs_to_its_server(engines: Path) -> None:
     server, core = found.processes
     assert (server.role, server.model, server.port, server.server) == ("server", "Qwen/Qwen3-32B", 8001, 100)
     assert (core.about, core.model, core.server) == ("engine core", "Qwen/Qwen3-32B", 100)
-    assert (core.container, core.memory_bytes, core.age_s, core.read_bytes) == (
-        "0123456789ab",
-        500 * 4096,
-        60.0,
-        4096,
-    )
+    assert (core.container, core.memory_bytes) == ("0123456789ab", 500 * 4096)
+    assert (core.age_s, core.read_bytes) == (60.0, 4096)
     assert server.read_bytes is None
 
 
@@ -157,9 +154,8 @@ _HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retr
 
 def socket_line(local: str, other: str, state: str, inode: int) -> str:
     """Return a line of /proc/net/tcp."""
-    return (
-        f"   0: {local} {other} {state} 00000000:00000000 00:00000000 00000000  1000        0 {inode} 1 0\n"
-    )
+    queues = "00000000:00000000 00:00000000 00000000"
+    return f"   0: {local} {other} {state} {queues}  1000        0 {inode} 1 0\n"
 
 
 LISTENS = socket_line("00000000:1F41", "00000000:0000", "0A", 500)
@@ -180,9 +176,7 @@ def test_a_server_has_the_connections_at_its_port(engines: Path) -> None:
     assert server.sockets == Sockets(marks, hung_up=1, bridged=True)
     assert core.sockets is None
     write(engines, "proc/net/tcp", _HEAD + LISTENS)
-    again = workloads(engines).read(0.0).processes[0].sockets
-    assert again is not None
-    assert not again.bridged
+    assert not known(workloads(engines).read(0.0).processes[0].sockets).bridged
 
 
 @pytest.mark.parametrize("lines", [None, "", socket_line("0100007F:1F41", "0100007F:C001", "01", 501)])
@@ -228,8 +222,7 @@ def test_the_kernel_tells_when_a_connection_asked_last(
             (asked_s,) = next(
                 found.asked_s for found in reads if found is not None and len(found.asked_s) == 1
             )
-    assert asked_s is not None
-    assert (asked_s < time.monotonic() / 2) is only_asks
+    assert (known(asked_s) < time.monotonic() / 2) is only_asks
 
 
 @pytest.mark.parametrize(
@@ -256,8 +249,7 @@ def test_a_process_whose_server_is_gone_was_adopted(
         process(tmp_path, 60 + place, name, *(("serve", "m") if name == "vllm" else ()), parent=50)
     process(tmp_path, 90, "VLLM::Worker_TP0", parent=60 if chain else 50)
     found = workloads(tmp_path).read(0.0)
-    assert (worker := found.of(90)) is not None
-    assert worker.adopted is adopted
+    assert known(found.of(90)).adopted is adopted
 
 
 OTHER = "f" * 64
@@ -283,15 +275,10 @@ def http(body: object, status: str = "200 OK") -> bytes:
     return f"HTTP/1.0 {status}\r\nContent-Type: application/json\r\n\r\n{json.dumps(body)}".encode()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        b"",
-        http([], "500 x"),
-        http([1, {"Id": 2}, {"Id": ID, "Names": []}]),
-        b"HTTP/1.0 200 OK\r\n\r\n[" * 9,
-    ],
-)
+UNNAMED = [1, {"Id": 2}, {"Id": ID, "Names": []}]
+
+
+@pytest.mark.parametrize("answer", [b"", http([], "500 x"), http(UNNAMED), b"HTTP/1.0 200 OK\r\n\r\n[" * 9])
 def test_other_answers_have_no_names(answer: bytes) -> None:
     """Failed or malformed answers give no names."""
     assert read_names(answer) == {}
@@ -320,8 +307,7 @@ def test_names_come_from_a_socket(tmp_path: Path) -> None:
         assert reader.find(7, 1) == ("0123456789ab", None)
         reader.learn_names(0.0)
         thread.join(10)
-        assert reader._thread is not None
-        reader._thread.join(10)
+        known(reader._thread).join(10)
         assert reader.find(7, 1) == ("0123456789ab", "engine")
     assert ask_names(str(path)) == {}
 

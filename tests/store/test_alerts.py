@@ -80,14 +80,14 @@ def test_not_every_failure_is_an_outage(world: World, kind: FailureKind, expecte
 def test_what_is_said_of_a_start_stays_while_its_server_does_not_answer() -> None:
     """A start that hangs or lacks memory does so before the server answers; other alerts end then."""
     active, key, health = ActiveAlerts(EventLog()), SourceKey.backend("b"), Health()
-    kinds = ("restarts", "start-short", "start-stuck", "kv-full")
+    kinds = ("restarts", "start-short", "start-short/spark-a", "start-stuck", "kv-full")
     for kind in kinds:
         active.hold(f"{key.label}:{kind}", Severity.WARNING, "b", kind, {}, Instant(1.0, EPOCH))
     for at in (1.0, 5.0):
         health.bad(Failure(FailureKind.REFUSED, "nothing listens", at), EPOCH)
     judge_health(active, key, health, Instant(5.0, EPOCH))
     left = [kind for kind in (*kinds, "unreachable") if active.get(f"{key.label}:{kind}") is not None]
-    assert left == ["restarts", "start-short", "start-stuck", "unreachable"]
+    assert left == ["restarts", "start-short", "start-short/spark-a", "start-stuck", "unreachable"]
 
 
 def test_an_alert_keeps_since_when_it_is_critical() -> None:

@@ -7,13 +7,12 @@ import random
 import pytest
 
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.engine import EngineSample, Histogram, LaneSample
+from sparktop.model.engine import EngineSample, Histogram
 from sparktop.model.router import Scrape
-from sparktop.model.snapshot import BackendView, Snapshot
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.store import SourceKey
 from tests.store.conftest import START, World
-from tests.store.fed_traces import Pair, lane
+from tests.store.fed_traces import lane
 
 EVERY_S, LOOK_S, POLL_S = 15.0, 75.0, 0.25
 BEGAN = 120.0
@@ -22,13 +21,8 @@ NAMES = ("a", "b")
 SLOW = "sampled every 15 s: too slow to see a swing"
 
 
-def verdicts(shown: list[Snapshot]) -> list[tuple[float, Balance]]:
-    """Return the time and the verdict of each snapshot."""
-    return [(one.at, one.balance[0]) for one in shown]
-
-
-def watched(until_s: float, *, stops_s: float = 1e9) -> list[Snapshot]:
-    """Return each second's snapshot of two servers with scrapes at different offsets and one closer look.
+def watched(until_s: float, *, stops_s: float = 1e9) -> list[tuple[float, Balance]]:
+    """Return each second's verdict on two servers with scrapes at different offsets and one closer look.
 
     From `stops_s` on there are no more samples.
     """
@@ -36,7 +30,7 @@ def watched(until_s: float, *, stops_s: float = 1e9) -> list[Snapshot]:
     targets = tuple(BackendTarget(name, f"http://{name}", scrape=scrape, group="g") for name in NAMES)
     world = World(Watch(backends=targets, source="test"), at=0.0)
     chance = random.Random(1)  # noqa: S311 - no secret
-    found: list[Snapshot] = []
+    found: list[tuple[float, Balance]] = []
     for tick in range(round(until_s / POLL_S)):
         world.at = now = tick * POLL_S
         for index, name in enumerate(NAMES):
@@ -46,13 +40,13 @@ def watched(until_s: float, *, stops_s: float = 1e9) -> list[Snapshot]:
                 world.store.accept(SourceKey.backend(name), EngineSample(now, "vllm", lanes=(here,)), 1.0)
         if now % 1 == 0:
             world.store.judge()
-            found.append(world.snapshot())
+            found.append((now, world.snapshot().balance[0]))
     return found
 
 
 def test_a_look_ends_with_samples_that_are_too_slow() -> None:
     """From the next samples on it is judged as before the closer look."""
-    found = verdicts(watched(ENDED + 120))
+    found = watched(ENDED + 120)
     assert found[100][1].reasons == (SLOW,)
     assert {one.word for at, one in found if ENDED - 10 < at < ENDED} == {BalanceWord.BALANCED}
     after = [one for at, one in found if at > ENDED]
@@ -64,7 +58,7 @@ def test_a_look_ends_with_samples_that_are_too_slow() -> None:
 
 def test_a_prometheus_that_stops_is_the_reason_why_nothing_is_known() -> None:
     """It is the reason once the newest samples are old; until then the verdict is that they are too slow."""
-    found = verdicts(watched(160.0, stops_s=106.0))
+    found = watched(160.0, stops_s=106.0)
     assert found[130][1].reasons == (SLOW,)
     last = found[-1][1]
     assert (last.word, last.reasons) == (BalanceWord.UNKNOWN, ("no new samples through main",))
@@ -73,33 +67,24 @@ def test_a_prometheus_that_stops_is_the_reason_why_nothing_is_known() -> None:
 # A backend that is polled four times an interval: rates, windows and graphs stay the same.
 
 
-def feed(pair: Pair, at: float) -> BackendView:
-    """Feed a page of a server that makes 100 tokens and 2 requests a second, in steps of 50 ms."""
-    pair.at = START + at
-    steps = round(20 * at)
-    lane = LaneSample(
-        "0",
-        running=2.0,
-        waiting=0.0,
-        generation_tokens=100.0 * at,
-        prompt_tokens=1000.0 * at,
-        finished={"stop": 2.0 * at},
-        step_tokens=Histogram((8.0, float("inf")), (float(steps), float(steps)), 5.0 * steps),
-    )
-    pair.tell("spark-a", lane)
-    return pair.store.snapshot().backends[0]
-
-
 def times(hz: float, begin: float, end: float) -> list[float]:
     return [begin + index / hz for index in range(round((end - begin) * hz))]
 
 
 def test_rates_are_the_same_at_any_pace() -> None:
     """From 1 Hz to 4 Hz, to 2 Hz and back: after two intervals no rate is ever lost or wrong."""
-    pair = Pair()
+    world = World()
     paces = [*times(1, 0, 15), *times(4, 15, 40), *times(2, 40, 55), *times(1, 55, 80)]
     for at in paces:
-        view = feed(pair, at)
+        steps = float(round(20 * at))
+        view = world.lane(
+            START + at,
+            running=2.0,
+            waiting=0.0,
+            generation_tokens=100.0 * at,
+            finished={"stop": 2.0 * at},
+            step_tokens=Histogram((8.0, float("inf")), (steps, steps), 5.0 * steps),
+        )
         if at >= 2:
             assert view.generation_tps_1s == pytest.approx(100.0)
             assert view.generation_tps == pytest.approx(100.0)
