@@ -58,7 +58,7 @@ _LEAST_STANDARD_ERRORS = 3.0
 """A change must exceed so many standard errors of the two means."""
 _LEAST_VALUES = 3
 """A standard deviation of fewer values says nothing."""
-_STATE_KINDS = ("state", "unreachable", "stuck", "blocked")
+_STATE_KINDS = ("state", "unreachable", "stuck", "blocked", "paused")
 """Kinds of events that say what a server's state became."""
 _STANDING = frozenset(
     (BackendState.UNREACHABLE, BackendState.STUCK, BackendState.SUSPECT, BackendState.STILL)
@@ -68,7 +68,9 @@ _NOTABLE = {"tok/s": 50.0, "": 2.0, "%": 20.0, "s": 0.05, "GiB": 4.0, "W": 20.0,
 """By unit: the least mean that is worth the first place."""
 SWEEP = "sweep"
 """Subject and label of a sweep."""
-_CAUSES = frozenset({"restarted", "engine", "engine-ended", "model", "setup", "boot"})
+_CAUSES = frozenset(
+    {"restarted", "engine", "engine-ended", "model", "setup", "boot", "paused", "stuck", "blocked"}
+)
 """Kinds of events that may be why others happen."""
 _EFFECTS = frozenset({STATE, "limited by", FINDING})
 """What changes as a consequence; everything else of a server, machine or router was changed by somebody."""
@@ -100,7 +102,7 @@ class Line(Struct, frozen=True):
     """Id of the condition; lines with the same one are joined."""
     phase: Phase | None = None
     is_cause: bool = False
-    """Whether it may be why other things happen: a sweep, a restart, another model, version or setting."""
+    """Whether it may be why other things happen: a sweep, restart or standstill, another model or setting."""
     began: datetime | None = None
     """Of the end of a condition: when it began, which is before the event that told it."""
 
@@ -193,8 +195,9 @@ def main_lines(lines: Sequence[Line], when: datetime, within_s: float, about: st
 
 
 def _last_of(line: Line, when: datetime) -> datetime:
-    """Return when a line's matter was over: a sweep or start without an end still goes on at `when`."""
-    return line.until or (when if line.label in {SWEEP, _LOADING} else line.at)
+    """Return when a line's matter was over: one that lasts and has no end still goes on at `when`."""
+    lasts = line.label in {SWEEP, _LOADING} or line.phase in {Phase.BEGIN, Phase.WORSE}
+    return line.until or (when if lasts else line.at)
 
 
 def pivot(moment: Moment, at: datetime | None = None) -> Event | None:
@@ -348,10 +351,21 @@ def _figure_change(
 
 
 def _lines_of_span(moment: Moment) -> list[Line]:
-    """Return everything that happened in a span, a line each, in order of time."""
-    sweeps_began = [sweep.start for sweep in moment.sweeps]
+    """Return everything that happened in a span, a line each, in order of time.
+
+    A standstill that became an alert is told by the alert alone, which holds since the same time.
+    """
+    told_at = defaultdict[str, list[datetime]](list, {SWEEP: [sweep.start for sweep in moment.sweeps]})
+    for event in moment.events:
+        if event.kind == "stuck":
+            told_at[event.subject].append(event.since)
     events = [
-        event for event in moment.events if event.subject != SWEEP or not _is_near(event.at, sweeps_began)
+        event
+        for event in moment.events
+        if not (
+            (event.subject == SWEEP or event.kind == "paused")
+            and _is_near(event.since, told_at[event.subject])
+        )
     ]
     lines = [*map(_event_line, events), *_lines_without_event(moment)]
     lines += [Line(at, "mark", word or "mark", "mark") for at, word in moment.marks]

@@ -331,10 +331,15 @@ def _summary_line(moment: Moment) -> str:
     ]
     words += _unjudged_words(moment)
     words += _rate_words(moment)
-    silent = [backend for backend in moment.shown.backends if not backend.ok]
-    loading = [code(server.name) for server in silent if server.state is BackendState.LOADING]
-    down = [code(server.name) for server in silent if server.state is not BackendState.LOADING]
-    words += [f"{', '.join(loading)} loading at the end"] if loading else []
+    down = []
+    for server in moment.shown.backends:
+        if server.state is BackendState.LOADING:
+            phase = f" ({escaped(server.loading.words)})" if server.loading and server.loading.words else ""
+            words.append(f"{code(server.name)} loading{phase} at the end")
+        elif server.progress is not None:
+            words.append(f"{code(server.name)} at the end: {escaped(server.progress.sentence)}")
+        elif not server.ok:
+            down.append(code(server.name))
     words += [f"no answer of {', '.join(down)} at the end"] if down else []
     critical = sum(alert.severity is Severity.CRITICAL for alert in moment.shown.alerts)
     count = len(moment.shown.alerts)

@@ -386,16 +386,14 @@ def _engine_change(before: str | None, now: str | None) -> str:
 # Events about changes of the servers' state words.
 
 
-HELD_S, STILL_HELD_S = 2.0, 5.0
-"""Seconds for which a word must be the same before its change is an event; the same for "no progress", which
-begins at 10 s."""
+HELD_S = 2.0
+"""Seconds for which a word must be the same before its change is an event."""
 _LOAD = frozenset({BackendState.BUSY, BackendState.BORED, BackendState.IDLE, BackendState.QUEUEING})
 """Words of load, which follow the requests: graphs show them, and a change among them is no event."""
 _ALERTS = {
     BackendState.ENGINE_DEAD: "engine-dead",
     BackendState.STUCK: "stuck",
     BackendState.SUSPECT: "stuck",
-    BackendState.STILL: "blocked",
     BackendState.PREEMPTING: "preempting",
     BackendState.KV_FULL: "kv-full",
 }
@@ -439,26 +437,29 @@ class StateEvents:
         if state is word.reported:
             word.by_alert = word.by_alert or by_alert
             return None
-        held_s = STILL_HELD_S if state is BackendState.STILL else HELD_S
         fails = state is BackendState.UNREACHABLE and not track.health.down  # its alert will say it
-        if not by_alert and (fails or when.at - word.since_s < held_s):
+        if not by_alert and (fails or when.at - word.since_s < HELD_S):
             return None
         before, was_by_alert = word.reported, word.by_alert
         word.reported, word.by_alert = state, by_alert
-        if by_alert or was_by_alert or before is BackendState.STILL or {before, state} <= _LOAD:
+        if by_alert or was_by_alert or {before, state} <= _LOAD:
             # The beginning or the end of the alert, or of the standstill, is an event of its own.
             return None
         key = SourceKey.backend(name)
         about = f"{key.label}:state/{state.name.lower()}"
         values = {"state": state.value, "before": before.value}
-        message, progress = f"{state.value} (was {before.value})", track.view.progress
-        lasted = when.at - word.since_s if progress is None else progress.seconds
+        message, lasted = f"{state.value} (was {before.value})", when.at - word.since_s
         return Event(when.wall, Severity.INFO, name, message, values, when.at, about, duration_s=lasted)
 
 
 def _has_alert(track: BackendTrack, tracks: Tracks, alerts: ActiveAlerts) -> bool:
-    """Return whether an alert about the state of a server is active; one about its Prometheus counts too."""
+    """Return whether an alert about the state of a server is active; one about its Prometheus counts too.
+
+    "no progress" counts as one: its event has the cause.
+    """
     key, failure = SourceKey.backend(track.target.name), track.health.failure
+    if track.view.state is BackendState.STILL:
+        return True
     if track.view.state is BackendState.STALE and track.target.scrape is not None:
         fleet = tracks.fleets.get(track.target.scrape.source)
         return fleet is not None and fleet.health.failure is not None

@@ -131,7 +131,7 @@ class Standstills:
                     continue
                 nodes_asked.update(track.view.nodes)
                 self._judge_and_show(name, track, machines, alerts, when)
-            events += self._note_long_step(name, when)
+            events += self._note_standstill(name, alerts, when)
         self.nodes_asked = frozenset(nodes_asked)
         return events
 
@@ -216,12 +216,13 @@ class Standstills:
         elif not waits:
             alerts.clear(blocked_id, when)
 
-    def _note_long_step(self, name: str, when: Instant) -> list[Event]:
-        """Return an event in a list once a step has become long: there is no alert about it for long."""
+    def _note_standstill(self, name: str, alerts: ActiveAlerts, when: Instant) -> list[Event]:
+        """Return an event in a list, with the cause, once a standstill without an alert has become long."""
         standing, key = self._standing[name], SourceKey.backend(name)
         view = standing.view
-        is_long = view is not None and view.word is Progress.LONG_STEP and view.seconds >= NOTED_S
-        if view is None or not is_long or standing.is_noted:
+        if view is None or view.word in _WORDS or view.seconds < NOTED_S or standing.is_noted:
+            return []
+        if alerts.get(f"{key.label}:{BLOCKED}") is not None:
             return []
         standing.is_noted = True
         text = ": ".join(filter(None, (standing.words(), view.why)))

@@ -12,7 +12,17 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.cli import main
-from sparktop.model.event import Alert, Event, Finding, FindingKind, Phase, Severity, condition_label
+from sparktop.model.event import (
+    Alert,
+    Event,
+    Finding,
+    FindingKind,
+    Phase,
+    Progress,
+    ProgressView,
+    Severity,
+    condition_label,
+)
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity
@@ -195,6 +205,26 @@ def test_a_report_that_is_asked_for_another_time_than_it_divides_says_so(
     text = moment_report(found, "md", at=at(asked_s))
     assert f"Asked for {cell.time_of(at(asked_s))}; the weightiest {said}" in text
     assert "Asked for" not in moment_report(moment(DEAD), "md", at=at(301))
+
+
+def test_a_standstill_is_named_with_its_cause_as_long_as_it_lasts() -> None:
+    """Its event is the cause at any later moment; at the end the head line has it as the screen has."""
+    why = "a kernel is being compiled (cicc)"
+    begun = event(100, "paused", phase=Phase.BEGIN, severity=Severity.INFO, message=f"no progress: {why}")
+    span = moment(begun, shown=Snapshot(at(600), 600.0, 1.0, 2.0, backends=(STANDING,)))
+    assert f"09:01:40: no progress: {why}" in moment_report(span, "md", at=at(400)).splitlines()[2]
+    assert f"`a` at the end: no progress for 500 s: {why};" in moment_report(span, "md")
+    stuck = replace(begun, about="backend:a:stuck", severity=Severity.WARNING, message="may be stuck")
+    assert [line.words for line in what_happened(moment(begun, stuck))[0]] == ["may be stuck"]
+
+
+STANDING = BackendView(
+    "a",
+    "http://a",
+    "g",
+    state=BackendState.STILL,
+    progress=ProgressView(Progress.STILL, 500.0, "a kernel is being compiled (cicc)"),
+)
 
 
 def test_one_cause_has_one_line() -> None:

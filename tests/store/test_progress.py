@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -118,8 +119,9 @@ def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
     said = [*value_texts(alert.values)]
     assert {"alert after 60 s", "critical after 120 s"} <= {*said}
     assert not any(text.startswith("in the last ") for text in said), "it holds since another time"
-    (stands,) = (event for event in world.store.snapshot().events if event.kind == "state")
-    assert (stands.message[:11], stands.since) == ("no progress", alert.since)
+    (stands,) = (event for event in world.store.snapshot().events if event.kind == "paused")
+    assert "no progress with 11 requests: GPU waits: " in stands.message
+    assert abs(stands.since - alert.since) < timedelta(milliseconds=1)
     top = verdict(world.store.snapshot())
     assert (top.words[:17], top.short) == ("a: may be stuck (", "a may be stuck")
     assert world.run(60, HELD, still).server.state is BackendState.STUCK
@@ -165,7 +167,9 @@ def test_reasons_to_rest(lane: LaneSample, sample: NodeSample | None, words: str
     world = Hanging().run(20, lane, RESTING, moving=True).run(150, lane, RESTING, sample=sample)
     assert world.word is Progress.STILL
     assert words in world.server.state_rule
-    assert world.told("stuck") == []
+    assert world.told("stuck", "state") == []
+    (told,) = world.told("paused", "blocked")
+    assert words in told[2]
 
 
 def test_without_a_view_of_the_machine() -> None:
@@ -240,7 +244,7 @@ def test_a_hang_goes_on_while_this_machine_sleeps() -> None:
     assert world.server.state is BackendState.SUSPECT
     world.slept_s = 3600.0
     assert world.run(1, HELD, SPINNING).server.state is BackendState.SUSPECT
-    assert world.told("paused") == []
+    assert len(world.told("paused")) == 1
     assert world.run(60, HELD, SPINNING).server.state is BackendState.STUCK
 
 
