@@ -32,7 +32,13 @@ from sparktop.sweep.compare.ratio import (
     proofs,
     ratio_of,
 )
-from sparktop.sweep.compare.series import LevelSeries, align_rows, length_notes
+from sparktop.sweep.compare.series import (
+    UNSTATED_WORDS,
+    LevelSeries,
+    align_rows,
+    length_notes,
+    without_lengths,
+)
 from sparktop.sweep.result.results import (
     CapacityAnswer,
     CapacityComparison,
@@ -229,7 +235,8 @@ def compare(
     floors = {name: _noise_floor_percent(levels, name, pair) for name in METRICS}
     published = {a_series.name: a_series.source for a_series in series if a_series.published}
     slots = {a_series.name: a_series.slots for a_series in series}
-    table = _Table(levels, floors, baseline, published, slots)
+    unstated = frozenset(a_series.name for a_series in without_lengths(series))
+    table = _Table(levels, floors, baseline, published, slots, unstated)
     rows = [
         _row_at_load(table, metric, load, ranked)
         for metric in METRICS.values()
@@ -286,6 +293,8 @@ class _Table(Struct):
     """Source of each published series, by its name."""
     slots: Mapping[str, int | None]
     """Slots by target; None if unknown."""
+    unstated: frozenset[str]
+    """Names of the series that do not state their lengths, beside others that do."""
     ranked: Mapping[str, Mapping[Level, Sequence[str]]] = field(default_factory=dict)
     """Targets with a value by metric, then load, the best first; without loads that fewer than two have."""
     proven: Mapping[tuple[str, Pair], Mapping[Level, Ratio]] = field(default_factory=dict)
@@ -343,9 +352,17 @@ class _Table(Struct):
             if metric in levels.get(load, {})
         }
 
+    def are_same_load(self, names: Iterable[str]) -> bool:
+        """Return whether all of `names` state their lengths, or none does."""
+        return len({name in self.unstated for name in names}) == 1
+
     def change(self, metric: str, load: Level, target: str, other: str) -> Change:
-        """Return the difference of `target` from the target `other`, and whether it is significant."""
-        for pair in ((target, other), (other, target)):
+        """Return the difference of `target` from the target `other`, and whether it is significant.
+
+        It is untested if only one of the two states its lengths: it may be that of the load.
+        """
+        pairs = ((target, other), (other, target)) if self.are_same_load((target, other)) else ()
+        for pair in pairs:
             tested_ratio = self.proven.get((metric, pair), {}).get(load)
             if tested_ratio is not None:
                 ratio = tested_ratio if pair[0] == target else tested_ratio.inverse()
@@ -362,13 +379,14 @@ def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[st
     changes = {name: table.change(metric.name, load, ranked[0], name) for name in ranked[1:]}
     # Significantly better than all others; None if any of the differences could not be tested.
     verdicts = [change.significant for change in changes.values()]
+    is_same_load = table.are_same_load(ranked)
     is_proven: bool | None = False not in verdicts
     if is_proven and None in verdicts:
         is_proven = None
-    ahead = ranked[0] if _is_ahead(figures, ranked) else None
+    ahead = ranked[0] if is_same_load and _is_ahead(figures, ranked) else None
     stated = is_proven is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
     floor = table.floors[metric.name]
-    if not stated and any(_is_untested_noise(change, floor) for change in changes.values()):
+    if not stated and is_same_load and any(_is_untested_noise(change, floor) for change in changes.values()):
         is_proven = False  # whatever a test would say
     vs: _Vs = "runner-up"
     against = ranked[1]
@@ -558,6 +576,8 @@ def notes_of(
     if all(row.pp is None and row.tg is None for row in rows):
         yield from _unlike_values("prompt / output tokens", series, length_words)
     yield from length_notes(series)
+    if unstated := without_lengths(series):
+        yield f"{names_in_words([a_series.name for a_series in unstated])}: {UNSTATED_WORDS}"
     if ranged := dict.fromkeys(name for row in rows for name in row.ranges):
         yield f"given as ranges, compared by their nearest end: {', '.join(ranged)}"
     yield from _clock_shifts(series)

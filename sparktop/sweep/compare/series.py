@@ -302,6 +302,19 @@ def are_comparable(series: LevelSeries, other: LevelSeries) -> bool:
     return any(has_like_lengths(mine.load, theirs.load) for mine in series.levels for theirs in other.levels)
 
 
+UNSTATED_WORDS = "lengths not stated: differences may be those of the load"
+
+
+def without_lengths(series: Sequence[LevelSeries]) -> list[LevelSeries]:
+    """Return the series that do not state their lengths; [] if no other states its own."""
+    unstated = [
+        a_series
+        for a_series in series
+        if all((level.load.pp, level.load.tg) == (None, None) for level in a_series.levels)
+    ]
+    return unstated if len(unstated) < len(series) else []
+
+
 def other_load_words(series: LevelSeries) -> str:
     """Return why a series is not compared: "left out: other load, 1,024 tokens in, 128 out"."""
     lengths = dict.fromkeys((level.load.pp, level.load.tg) for level in series.levels)

@@ -21,12 +21,14 @@ from sparktop.sweep.compare.compare import compare, comparison_of, engines_sente
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate
 from sparktop.sweep.compare.series import (
     PREFIX,
+    UNSTATED_WORDS,
     LevelSeries,
     are_comparable,
     has_like_lengths,
     load_reference,
     other_load_words,
     series_of,
+    without_lengths,
 )
 from sparktop.sweep.formats.report import (
     FALSE_WINNERS,
@@ -377,6 +379,8 @@ def _published_cells(
             words = other_load_words(a_series)
             left_out.append(f"{code(a_series.name)} of {code(a_series.source)} {words}.")
             continue
+        if a_series in without_lengths([measured, a_series]):
+            left_out.append(f"{code(a_series.name)} of {code(a_series.source)}: {UNSTATED_WORDS}.")
         theirs = f"{a_series.name} ({a_series.source})"
         for row in compare([measured, replace(a_series, name=theirs)]).rows:
             mine, published = row.values.get(measured.name), row.values.get(theirs)

@@ -37,12 +37,14 @@ from sparktop.sweep.compare.compare import (
     without_winners,
 )
 from sparktop.sweep.compare.series import (
+    UNSTATED_WORDS,
     LevelSeries,
     SeriesLevel,
     align_rows,
     are_comparable,
     other_load_words,
     series_of,
+    without_lengths,
 )
 from sparktop.sweep.formats.tables import (
     TABLES,
@@ -247,6 +249,8 @@ def beside_sections(series: Sequence[LevelSeries], others: Sequence[LevelSeries]
     grids = [grid for grid in grids if grid.rows]
     sources = ", ".join(code(name) for name in dict.fromkeys(other.source for other in others))
     left_out = [f"{code(other.name)} {other_load_words(other)}." for other in others if other not in alike]
+    unstated = without_lengths([*series, *alike])
+    left_out += [f"{code(other.name)}: {UNSTATED_WORDS}." for other in alike if other in unstated]
     if not grids and not left_out:
         left_out = ["No level has the same load as one of this sweep."]
     yield Section(f"Beside {sources}", paragraphs=tuple(left_out), rank=2)
@@ -300,12 +304,15 @@ def _load_json(load: Level) -> dict[str, Any]:
 
 def _source_lines(series: Sequence[LevelSeries]) -> Iterator[str]:
     by_source: dict[tuple[str, ...], list[str]] = {}
+    unstated = without_lengths(series)
     for a_series in series:
+        lengths = length_words(a_series)
+        length_part = f"prompt / output tokens {lengths}" if lengths else ""
         parts = (
             a_series.source,
             a_series.tool,
             a_series.model or "",
-            f"prompt / output tokens {lengths}" if (lengths := length_words(a_series)) else "",
+            UNSTATED_WORDS if a_series in unstated else length_part,
             a_series.shape.sentence if a_series.shape else "",
         )
         by_source.setdefault(parts, []).append(a_series.name)

@@ -18,7 +18,7 @@ from sparktop.model.sweep import (
     level_name,
 )
 from sparktop.sweep.compare.compare import UNLIKE_LENGTHS, compare
-from sparktop.sweep.compare.series import LevelSeries, align_rows, has_like_lengths
+from sparktop.sweep.compare.series import UNSTATED_WORDS, LevelSeries, align_rows, has_like_lengths
 from sparktop.sweep.result.results import Change, ComparisonResult, level_of
 from sparktop.sweep.terms.definitions import METRICS, in_sentence
 from sparktop.sweep.view.capacity import compared_words
@@ -129,6 +129,9 @@ def _verdict_of(compared: ComparisonResult, rows: Sequence[DifferenceRow]) -> st
     unlike = next((note for note in compared.notes if note.startswith(UNLIKE_LENGTHS)), "")
     if unlike and all(row.percent is None for row in rows):
         return unlike
+    unstated = next((note for note in compared.notes if note.endswith(UNSTATED_WORDS)), "")
+    if unstated:
+        return unstated
     return _verdict_of_rows(rows)
 
 

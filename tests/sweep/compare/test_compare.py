@@ -74,7 +74,7 @@ def test_a_difference_beyond_noise_is_called() -> None:
 @pytest.mark.parametrize("values", [(111.0,), ()], ids=["one run", "a table's mean"])
 def test_single_runs_are_not_tested(values: tuple[float, ...]) -> None:
     """`significant` is null, no winner is named, and a note names the figures whose rows have no runs."""
-    level = SeriesLevel(Level("", concurrency_point(1)), {"decode_tps": value_of(111.0, values)})
+    level = SeriesLevel(Level("", concurrency_point(1), 100, 4), {"decode_tps": value_of(111.0, values)})
     single = LevelSeries("one", (level,), "f", "t")
     row = row_of(compare([single, made_series("b", {1: SLOW})]), 1)
     assert (row.winner, row.ahead, row.significant, row.ratio_ci95) == (None, "one", None, None)

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sparktop.cli import main
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
@@ -143,6 +144,16 @@ def test_a_published_table_stands_beside_the_sweep() -> None:
         text = sweep_report(unlike, form, beside=published_series(reference)[:1])
         assert re.search("`solo`[^.]* left out: other load, 1,024 tokens in, 128 out", text)
         assert "57.5" not in text
+    unstated = [
+        replace(
+            a_series, levels=tuple(replace(row, load=Level("", row.load.point)) for row in a_series.levels)
+        )
+        for a_series in published_series(reference)[:1]
+    ]
+    for form in ("md", "post"):
+        text = sweep_report(result, form, beside=unstated)
+        assert "57.5" in text
+        assert re.search("`solo`[^.]*: lengths not stated: differences may be those of the load", text)
 
 
 FORMATS = ("md", "html", "csv", "json", "svg")

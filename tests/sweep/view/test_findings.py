@@ -15,7 +15,7 @@ from sparktop.model.judgement import NO_DIFFERENCE
 from sparktop.model.load import Level, concurrency_point
 from sparktop.model.sweep import NOT_CERTAIN, WITHIN_NOISE, DifferenceRow, Value
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import load_reference, published_series
+from sparktop.sweep.compare.series import UNSTATED_WORDS, load_reference, published_series
 from sparktop.sweep.formats.report import comparison_markdown
 from sparktop.sweep.result.results import (
     Holds,
@@ -126,17 +126,24 @@ def test_an_interval_without_zero_is_never_called_no_difference(one: DifferenceR
     assert one.undecided == word
 
 
-def test_results_of_other_lengths_are_not_compared() -> None:
-    """The first sentence says that the loads are not alike; no change is called better or worse."""
+@pytest.mark.parametrize(
+    ("pp", "tg", "verdict", "percent"),
+    [
+        (1024, 128, "not alike: prompt / output tokens: 100 / 4 (a); 1024 / 128 (b)", None),
+        (None, None, f"b: {UNSTATED_WORDS}", pytest.approx(198.0, abs=0.1)),
+    ],
+)
+def test_results_of_other_lengths_have_no_better_one(
+    pp: int | None, tg: int | None, verdict: str, percent: float | None
+) -> None:
+    """The first sentence says that the loads are not, or perhaps not, alike; no sentence names a lead."""
     slow = made_series("a", {1: (10.0, 10.1, 10.2)})
     fast = made_series("b", {1: (30.0, 30.1, 30.2)})
-    other = replace(
-        fast,
-        levels=tuple(replace(one, load=Level("", concurrency_point(1), 1024, 128)) for one in fast.levels),
-    )
+    load = Level("", concurrency_point(1), pp, tg)
+    other = replace(fast, levels=tuple(replace(level, load=load) for level in fast.levels))
     unlike = difference(slow, other)
-    assert unlike.verdict == "not alike: prompt / output tokens: 100 / 4 (a); 1024 / 128 (b)"
-    assert [(row.percent, row.better) for row in unlike.rows] == [(None, None)]
+    assert unlike.verdict == verdict
+    assert [(row.percent, row.better) for row in unlike.rows] == [(percent, None)]
     assert difference(slow, fast).rows[0].better is True
 
 
