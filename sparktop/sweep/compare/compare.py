@@ -372,18 +372,22 @@ class _Table(Struct):
         untested = ratio_of(figures[target], figures[other])
         return Change() if untested is None else Change(percent=untested.percent)
 
+    def changes_to_baseline(self, metric: str, load: Level) -> dict[str, Change]:
+        """Return the change of every other target from the baseline; {} without a baseline with a value."""
+        figures = self.figures(metric, load)
+        if self.baseline is None or self.baseline not in figures:
+            return {}
+        others = [name for name in figures if name != self.baseline]
+        return {name: self.change(metric, load, name, self.baseline) for name in others}
+
 
 def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[str]) -> ComparisonRow:
     """Return the row of a metric under one load; `ranked` has the targets, the best first."""
     figures = table.figures(metric.name, load)
     changes = {name: table.change(metric.name, load, ranked[0], name) for name in ranked[1:]}
-    # Significantly better than all others; None if any of the differences could not be tested.
-    verdicts = [change.significant for change in changes.values()]
     is_same_load = table.are_same_load(ranked)
-    is_proven: bool | None = False not in verdicts
-    if is_proven and None in verdicts:
-        is_proven = None
     ahead = ranked[0] if is_same_load and _is_ahead(figures, ranked) else None
+    is_proven = _is_better_than_all(changes)
     stated = is_proven is None and ahead is not None and _wins_as_published(table, metric, ahead, changes)
     floor = table.floors[metric.name]
     if not stated and is_same_load and any(_is_untested_noise(change, floor) for change in changes.values()):
@@ -391,19 +395,13 @@ def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[st
     vs: _Vs = "runner-up"
     against = ranked[1]
     if is_proven is False:
-        unclear = [name for name, change in changes.items() if not change.significant]
-        against = unclear[0]
+        against = next(name for name, change in changes.items() if not change.significant)
     elif table.baseline in ranked[1:]:
         vs, against = "baseline", str(table.baseline)
     beside = changes[against]
     unequal_slots: dict[str, int] = {}
     if ahead is not None and is_proven is not False:
         unequal_slots = _unequal_slots(table.slots, load, ahead, against)
-    changes_to_baseline: dict[str, Change] = {}
-    baseline = table.baseline
-    if baseline is not None and baseline in figures:
-        others = [name for name in figures if name != baseline]
-        changes_to_baseline = {name: table.change(metric.name, load, name, baseline) for name in others}
     return ComparisonRow(
         **axis_fields(load.point.concurrency, load.point),
         metric=metric.name,
@@ -422,8 +420,19 @@ def _row_at_load(table: _Table, metric: Metric, load: Level, ranked: Sequence[st
         runs=min(len(figures[name].runs) for name in (ranked[0], against)) or None,
         significant=is_proven,
         unequal_slots=unequal_slots,
-        changes=changes_to_baseline,
+        changes=table.changes_to_baseline(metric.name, load),
     )
+
+
+def _is_better_than_all(changes: Mapping[str, Change]) -> bool | None:
+    """Return whether a target is significantly better than all others, by its change from each of them.
+
+    Return None if one of the changes could not be tested, and the others are significant.
+    """
+    verdicts = [change.significant for change in changes.values()]
+    if False in verdicts:
+        return False
+    return None if None in verdicts else True
 
 
 def _is_ahead(figures: Mapping[str, Value], ranked: Sequence[str]) -> bool:
