@@ -690,6 +690,16 @@ class Snapshot(Struct, frozen=True, eq=False):
         return tuple(dict.fromkeys(f"{seconds:g}" for seconds in (ordered[0], ordered[-1])))
 
     @property
+    def watched_s(self) -> float | None:
+        """Seconds from the oldest reading of a server or machine that is kept; None without a reading."""
+        histories = (
+            *(view.history.running for view in self.backends),
+            *(view.history.cpu_percent for view in self.nodes),
+        )
+        begins = [series.first_at for series in histories if series.first_at is not None]
+        return self.at - min(begins) if begins else None
+
+    @property
     def events_beside_alerts(self) -> tuple[Event, ...]:
         """The events for a list below that of the alerts, newest last.
 

@@ -58,6 +58,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "taken_at": snapshot.taken_at,
         "sparktop": __version__,
         "interval_s": snapshot.interval_s,
+        "watched_s": snapshot.watched_s,
         "simulated": snapshot.simulated,
         "groups": groups_json(wall),
         "worst_lists": worst_json(wall),

@@ -30,6 +30,8 @@ from sparktop.report import cell
 
 _LONG = 400
 """The most characters of a message; longer ones are cut."""
+_MINUTE_S = 60.0
+"""What was watched for less was not judged by every rule."""
 Thing = TypeVar("Thing")
 
 
@@ -387,8 +389,12 @@ def _all_sources(snapshot: Snapshot) -> tuple[BackendView | NodeView | RouterVie
 def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
     """Return (title, value) pairs of text: the totals over all backends, and the alert count.
 
-    If a source does not answer, the number of such sources comes before the alerts.
+    If a source does not answer, the number of such sources comes before the alerts, whose count says
+    if not even `_MINUTE_S` was watched.
     """
+    watched_s = snapshot.watched_s
+    is_young = watched_s is not None and watched_s < _MINUTE_S
+    young = f" (watched for {watched_s:.0f} s only; many need a minute)" if is_young else ""
     fleet, failing = snapshot.totals, sum(view.failure is not None for view in _all_sources(snapshot))
     return (
         ("generation tok/s", cell.total(fleet.generation_tps, cell.rate)),
@@ -396,7 +402,7 @@ def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
         ("running", cell.total(fleet.running, cell.count)),
         ("waiting", cell.total(fleet.waiting, cell.count)),
         *([("no answer", str(failing))] if failing else []),
-        ("alerts", str(len(snapshot.alerts))),
+        ("alerts", f"{len(snapshot.alerts)}{young}"),
     )
 
 

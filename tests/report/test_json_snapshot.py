@@ -171,6 +171,16 @@ def test_snapshots_of_other_scenarios_and_seeds(name: str) -> None:
     assert faults("snapshot.json", written(to_json(snapshot))) == []
 
 
+@pytest.mark.parametrize(
+    ("seconds", "clause"), [(12, " (watched for 11 s only; many need a minute)"), (70, "")]
+)
+def test_a_short_look_is_too_short_for_many_alerts(seconds: float, clause: str) -> None:
+    """Beside their number stands what it is worth, live as at the begin of a recording."""
+    snapshot = Rehearsal(scenario=SCENARIOS["steady"], nodes=2).play(seconds).snapshot()
+    assert f" · alerts 0{clause}\n" in text_snapshot.render(snapshot, 200)
+    assert as_read(snapshot)["watched_s"] == pytest.approx(seconds - 1, abs=1.0)
+
+
 def test_a_snapshot_of_all_and_of_nothing(full_snapshot: Snapshot, empty_snapshot: Snapshot) -> None:
     """Every key is there, whatever is known; each unknown value is null."""
     assert [faults("snapshot.json", as_read(shown)) for shown in (empty_snapshot, EMPTY)] == [[], []]
