@@ -258,7 +258,7 @@ def _gpu_rows(gpu: GpuReading, view: NodeView, width: int) -> list[Row]:
     reasons = gpu.throttle_reasons
     words = "not reported by the driver" if reasons is None else ", ".join(reasons) or "not now"
     minute = view.throttled_percent
-    of_time = label(" · in the last 60 s:" if minute else "")
+    of_time = label("; share of the last 60 s:" if minute else "")
     rows.append([label("throttled", name_width(width)), (words, "warn" if reasons else "muted"), of_time])
     # Of the last minute, or while that is not known yet, of the last sampling interval.
     shares: Mapping[str, float | None] = minute or gpu.throttled_percent
@@ -429,8 +429,8 @@ def _interface_rows(links: Sequence[NetworkReading], width: int, *, rdma: bool) 
     if wide:
         middle = [("link", speed), ("PCIe" if rdma else "kind", speed)]
     else:
-        middle = [("PCIe" if rdma else "link", speed)]
-    last = [("use", use_cells), ("errors" if wide else "err", failures)]
+        middle = [("limit" if rdma else "link", speed)]
+    last = [("used", use_cells), ("errors" if wide else "err", failures)]
     titles = [("in", rate), ("out", rate), *middle, *last]
     head = "".join(title.rjust(cells) for title, cells in titles if cells)
     rows: list[Row] = [[label(f"{'port' if rdma else 'interface':<{name}}{head}")]]
