@@ -121,7 +121,7 @@ def series_of(result: SweepResult, source: str = "this sweep") -> list[LevelSeri
     return [
         _series_of_target(result, target, source)
         for target in result.targets
-        if any(level.error is None for level in target.levels)
+        if any(level.is_measured for level in target.levels)
     ]
 
 
@@ -169,7 +169,7 @@ def _series_of_target(result: SweepResult, target: TargetResult, source: str) ->
     servers = {name for level in target.levels for name in level.known_servers}
     return LevelSeries(
         name=target.name,
-        levels=tuple(_series_level(level, plan) for level in target.in_order() if level.error is None),
+        levels=tuple(_series_level(level, plan) for level in target.in_order() if level.is_measured),
         source=source,
         tool=f"sparktop {result.sparktop}",
         model=target.model,

@@ -217,7 +217,7 @@ def _with_full_stops(parts: Iterable[str]) -> Iterator[str]:
 
 def _metrics(result: SweepResult) -> list[Metric]:
     """Return the metrics of the post's tables, those that a level has: the main rate, prefill, TTFT."""
-    levels = [level for target in result.targets for level in target.levels if level.error is None]
+    levels = list(_levels(result))
     prefill = "prefill_tps" if any(level.rate("prefill_tps") for level in levels) else None
     latency = next((name for name in _LATENCIES if any(level.latency(name) for level in levels)), None)
     return [METRICS[name] for name in (main_rate(levels), prefill, latency) if name is not None]
@@ -302,7 +302,7 @@ def _load_item(result: SweepResult) -> str:
 
 def _condition_words(result: SweepResult) -> Iterator[str]:
     """Yield whether answers have the length that was asked for, what was warmed up, and what was cached."""
-    plan, levels = result.plan, [level for level in _levels(result) if level.error is None]
+    plan, levels = result.plan, [level for level in _levels(result) if level.is_measured]
     if not levels:
         return
     answered = [(level.tokens.generated, level.requests.ok) for level in levels if level.requests.ok]

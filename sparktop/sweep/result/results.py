@@ -16,7 +16,7 @@ from statistics import fmean, stdev
 from typing import Annotated, Any, Final, Literal, Self
 
 from msgspec.structs import replace
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, PlainSerializer
 
 from sparktop.graphics.numbers import duration_words
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, TokenSource, concurrency_point
@@ -355,14 +355,23 @@ class Rate(Part):
     def of_runs(cls, values: Sequence[float | None]) -> Self | None:
         """Return the rate whose values per run are `values`, with mean and 95 % confidence interval.
 
-        Runs whose value is None are left out. Return None if no run has a value.
+        Runs whose value is None are left out. Return None if no run has a value, or if all are 0.
         """
         known_values = tuple(value for value in values if value is not None)
-        if not known_values:
+        if not any(known_values):
             return None
         over_runs = value_of(fmean(known_values), known_values)
         ends = None if over_runs.low is None or over_runs.high is None else (over_runs.low, over_runs.high)
         return cls(mean=over_runs.mean, std=over_runs.std, values=known_values, ci95=ends)
+
+
+def _measured(rate: Rate | None) -> Rate | None:
+    """Return a rate; None for 0, which older files have where nothing arrived: that is not measured."""
+    return rate if rate is not None and rate.mean else None
+
+
+MeasuredRate = Annotated[Rate | None, AfterValidator(_measured)]
+"""A rate that may be missing."""
 
 
 class Latency(Part):
@@ -444,9 +453,9 @@ class ContextPart(Part):
     older files."""
     ok: Count = 0
     failed: Count = 0
-    prefill_tps: Rate | None = None
-    decode_tps: Rate | None = None
-    peak_tps: Rate | None = None
+    prefill_tps: MeasuredRate = None
+    decode_tps: MeasuredRate = None
+    peak_tps: MeasuredRate = None
     ttfr_ms: Latency | None = None
     ttft_ms: Latency | None = None
     each_prompt_tokens: tuple[int | None, ...] = ()
@@ -1108,14 +1117,14 @@ class LevelResult(AxisPart):
     requests: Requests = Requests()
     tokens: TokenCounts = TokenCounts()
     tokens_from: TokenSource | None = None
-    prefill_tps: Rate | None = None
-    decode_tps: Rate | None = None
-    pure_decode_tps: Rate | None = None
-    sustained_tps: Rate | None = None
-    peak_tps: Rate | None = None
-    output_tps: Rate | None = None
-    total_tps: Rate | None = None
-    requests_per_s: Rate | None = None
+    prefill_tps: MeasuredRate = None
+    decode_tps: MeasuredRate = None
+    pure_decode_tps: MeasuredRate = None
+    sustained_tps: MeasuredRate = None
+    peak_tps: MeasuredRate = None
+    output_tps: MeasuredRate = None
+    total_tps: MeasuredRate = None
+    requests_per_s: MeasuredRate = None
     """Completed requests per second; None in files of older versions."""
     ttfr_ms: Latency | None = None
     ttft_ms: Latency | None = None
@@ -1175,6 +1184,11 @@ class LevelResult(AxisPart):
     are stored to draw runs completely; None if there were none, or too many."""
 
     @property
+    def is_measured(self) -> bool:
+        """Whether anything was measured: a figure, or that the server does not keep up with a rate."""
+        return bool(self.figures) or (self.open_loop is not None and self.open_loop.unstable)
+
+    @property
     def prompt_share(self) -> float | None:
         """Prompt tokens that the server counted / those that were asked for; None if it sent no counts."""
         asked, counted = self.asked_prompt_tokens, self.counted_prompt_tokens
@@ -1209,8 +1223,8 @@ class LevelResult(AxisPart):
         None if the power of any machine is unknown.
         """
         power_w = sum_if_all_known(side.power_w_mean for side in self.hardware.values())
-        rate = self.output_tps.mean if self.output_tps is not None else 0.0
-        return power_w / rate if rate > 0 and power_w is not None else None
+        rate = self.output_tps
+        return power_w / rate.mean if rate is not None and power_w is not None else None
 
     def rate(self, metric: str) -> Rate | None:
         """Return the rate `metric`; None if it was not measured or its name is not in `RATES`.
@@ -1319,7 +1333,7 @@ class TargetResult(Part):
 
     def answered(self) -> list[LevelResult]:
         """Return the levels at which a request was answered, in the order of `in_order`."""
-        return [level for level in self.in_order() if level.error is None and level.requests.ok]
+        return [level for level in self.in_order() if level.requests.ok]
 
 
 class Holds(Part):
@@ -1386,7 +1400,7 @@ class SweepResult(Part):
     @property
     def is_measured(self) -> bool:
         """Whether at least one level was measured."""
-        return any(level.error is None for target in self.targets for level in target.levels)
+        return any(level.is_measured for target in self.targets for level in target.levels)
 
     @property
     def counted_prompt_tokens(self) -> float | None:

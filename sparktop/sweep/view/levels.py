@@ -245,7 +245,7 @@ def result_rows(
     # all are such levels, they are ranked among themselves.
     as_asked = {key: level.figures for key, level in levels.items() if not level.has_other_prompt}
     ranks = ranks_of(as_asked or {key: level.figures for key, level in levels.items()}, comparison)
-    rate = main_rate([level for level in levels.values() if level.error is None])
+    rate = main_rate(list(levels.values()))
     return tuple(
         replace(_result_row(key, level, incomplete), ranks=ranks.get(key, {}), rate=rate)
         for key, level in levels.items()

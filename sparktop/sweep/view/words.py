@@ -226,7 +226,12 @@ def conversation_figures(level: LevelResult) -> dict[str, float]:
 
 
 def _cached_percent(agents: AgentsResult) -> float | None:
-    """Return the share of the prompts from the cache in percent, by the answers, else by the counters."""
+    """Return the share of the prompts from the cache in percent, by the answers, else by the counters.
+
+    None without an answered call: counters also see calls that are not measured.
+    """
+    if not agents.turns:
+        return None
     return agents.server_cached_percent if agents.cached_percent is None else agents.cached_percent
 
 
@@ -291,7 +296,7 @@ def rate_sentence(target: TargetResult) -> str | None:
     For example "keeps up with 2 /s (237 tok/s, TTFT p90 840 ms from when a request was due), not with 4 /s:
     TTFT grows by 0.43 s each second".
     """
-    levels = [level for level in target.in_order() if level.error is None and level.open_loop is not None]
+    levels = [level for level in target.in_order() if level.open_loop is not None]
     return _by_length(levels, _rates_sentence) + drift_words(target) if levels else None
 
 
@@ -583,7 +588,7 @@ def _answer_so_far(result: SweepResult, compared: Topologies | None, name: Name)
     first = "; ".join(experiments or searched) or next(depth_sentences(result, name), "")
     if first:
         return first
-    targets = [target for target in result.targets if any(level.error is None for level in target.levels)]
+    targets = [target for target in result.targets if any(level.is_measured for level in target.levels)]
     if targets and all(any(level.text is not None for level in target.levels) for target in targets):
         return _texts_sentence(targets, name)
     if len(targets) == 1:

@@ -15,7 +15,17 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.cli import main
-from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
+from sparktop.errors import UsageError
+from sparktop.model.failure import FailureKind, RequestFailure
+from sparktop.model.load import (
+    EndReason,
+    Level,
+    LoadKind,
+    LoadMode,
+    RequestEnded,
+    RequestStarted,
+    concurrency_point,
+)
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.tables import read
 from sparktop.sweep.compare.series import load_reference, published_series, series_of
@@ -569,13 +579,39 @@ def test_a_post_says_what_limited_the_best_level() -> None:
     assert "Best level" not in post_of(made_sweep(("a", [levels[1], made_level(16)])))
 
 
-def test_a_post_without_a_figure_says_so() -> None:
-    """No request of the only level was answered: there is no table, and nothing to explain in one."""
-    empty = level_result(Level("a", concurrency_point(2), 100, 4), collect(()))
-    post = post_of(made_sweep(("a", [empty])))
-    assert "**No figure was measured.**" in post
-    assert "Figures:" not in post
-    assert "|" not in post
+def unanswered(*, is_old: bool = False) -> LevelResult:
+    """Return a level whose requests all failed after a second; versions before 2.0 wrote rates of 0."""
+    ends = [
+        event
+        for at in range(2)
+        for event in (
+            RequestStarted(f"r{at}", at, 0, 100),
+            RequestEnded(f"r{at}", at + 1.0, EndReason.ERROR, RequestFailure(FailureKind.HTTP, "no", 500)),
+        )
+    ]
+    level = level_result(Level("a", concurrency_point(8), 100, 4), collect(ends))
+    zero = {"mean": 0.0, "values": [0.0]}
+    rates = dict.fromkeys(("output_tps", "requests_per_s", "total_tps"), zero) if is_old else {}
+    return LevelResult.model_validate(level.model_dump() | rates)
+
+
+def test_a_post_without_a_figure_is_refused() -> None:
+    """No request of the only level was answered."""
+    with pytest.raises(UsageError, match="nothing to post"):
+        post_of(made_sweep(("a", [unanswered()])))
+
+
+@pytest.mark.parametrize("form", ["post", "md", "html", "csv", "json", "svg"])
+def test_a_level_without_an_answer_has_no_rate_of_zero(form: str) -> None:
+    """Its rates are unknown in every form, also where the file has 0, and no target is compared there."""
+    sweeps = [
+        made_sweep(*((name, [made_level(2, step=step), empty]) for name, step in (("a", 0.25), ("b", 0.2))))
+        for empty in (unanswered(), unanswered(is_old=True))
+    ]
+    assert not any(sweep.targets[0].levels[1].figures for sweep in sweeps)
+    assert sweep_report(sweeps[0], form) == sweep_report(sweeps[1], form)
+    assert [len(series.levels) for series in series_of(sweeps[1])] == [1, 1]
+    assert '"output_tps": null' in sweep_report(sweeps[1], "json")
 
 
 def test_the_command_joins_results_and_repeats_each(

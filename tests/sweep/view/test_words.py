@@ -221,7 +221,14 @@ def latency(p50: float, p90: float | None = None) -> Latency:
 def agents_level(number: int, tool: Latency | None, **more: object) -> LevelResult:
     """Return a level of agents with this TTFT after a tool."""
     found = AgentsResult.model_validate(
-        {"calls": 60, "prompt_tokens": 1000, "cached_tokens": 920, "new_tokens": 40, **more}
+        {
+            "calls": 60,
+            "prompt_tokens": 1000,
+            "cached_tokens": 920,
+            "new_tokens": 40,
+            "turns": [{"name": "1"}],
+            **more,
+        }
     ).model_copy(update={"after_tool_ms": tool})
     return LevelResult(
         concurrency=number, load=LoadKind.AGENTS, value=number, requests=Requests(ok=60), agents=found
