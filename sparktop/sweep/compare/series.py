@@ -315,6 +315,11 @@ def without_lengths(series: Sequence[LevelSeries]) -> list[LevelSeries]:
     return unstated if len(unstated) < len(series) else []
 
 
+def comparable_with(series: Sequence[LevelSeries], others: Iterable[LevelSeries]) -> list[LevelSeries]:
+    """Return those of `others` that are comparable with one of `series`: these alone are shown."""
+    return [other for other in others if any(are_comparable(own, other) for own in series)]
+
+
 def other_load_words(series: LevelSeries) -> str:
     """Return why a series is not compared: "left out: other load, 1,024 tokens in, 128 out"."""
     lengths = dict.fromkeys((level.load.pp, level.load.tg) for level in series.levels)

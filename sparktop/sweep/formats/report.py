@@ -41,7 +41,7 @@ from sparktop.sweep.compare.series import (
     LevelSeries,
     SeriesLevel,
     align_rows,
-    are_comparable,
+    comparable_with,
     other_load_words,
     series_of,
     without_lengths,
@@ -243,7 +243,7 @@ def beside_sections(series: Sequence[LevelSeries], others: Sequence[LevelSeries]
         for other in others
     ]
     comparison = compare([*series, *others])
-    alike = [other for other in others if any(are_comparable(own_series, other) for own_series in series)]
+    alike = comparable_with(series, others)
     names, their_names = [own_series.name for own_series in series], [other.name for other in alike]
     grids = [versus(comparison, metric, names, their_names) for metric in _BESIDE]
     grids = [grid for grid in grids if grid.rows]

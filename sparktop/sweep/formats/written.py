@@ -26,7 +26,7 @@ from sparktop.report.document.drawing import Drawing, sheet
 from sparktop.report.markdown import code
 from sparktop.report.privacy import BACKEND, ROUTER, Privacy
 from sparktop.sweep.compare.compare import compare, compared_targets
-from sparktop.sweep.compare.series import LevelSeries, series_of
+from sparktop.sweep.compare.series import LevelSeries, comparable_with, series_of
 from sparktop.sweep.formats import exports, post, report
 from sparktop.sweep.formats.drawings import curve_drawings
 from sparktop.sweep.plan.capacity import DEFAULT_S
@@ -348,11 +348,12 @@ def sweep_report(
     if form == "md":
         return report.sweep_markdown(result, others, _last_sections(result, named_privacy))
     target_names = {target.name for target in result.targets}
+    series = series_of(result)
     named = [
         replace(other, name=f"{other.name} (ref)") if other.name in target_names else other
-        for other in others
+        for other in comparable_with(series, others)
     ]
-    drawings = list(curve_drawings(series_of(result), named, sweep_plots(result)))
+    drawings = list(curve_drawings(series, named, sweep_plots(result)))
     names = ", ".join(target.name for target in result.targets)
     about = f"{names} · {result.started_at:%Y-%m-%d %H:%M} UTC"
     if form == "svg":

@@ -18,7 +18,7 @@ from sparktop.model.sweep import (
 )
 from sparktop.model.text import names_in_words
 from sparktop.model.yardsticks import Reference
-from sparktop.sweep.compare.series import LevelSeries, published_series, series_of
+from sparktop.sweep.compare.series import LevelSeries, has_like_lengths, published_series, series_of
 from sparktop.sweep.plan.slo import plain_words, stored_condition
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.terms.definitions import FEW_RUNS, METRICS, TOO_SHORT
@@ -183,12 +183,17 @@ def sweep_plots(result: SweepResult, references: Iterable[Reference] = ()) -> tu
 def fits(reference: Reference, view: SweepView) -> bool:
     """Return whether a published table has values that can be drawn into one of the sweep's plots.
 
-    The table must have the plot's metric at concurrencies that overlap the measured ones.
+    It must have the plot's metric with similar lengths, at concurrencies that overlap the measured ones.
     """
+    loads = {row.key for row in view.rows}
     for plot in view.plots:
         points = [point.point for line in plot.lines if line.reference is None for point in line.points]
         for series in published_series(reference):
-            theirs = [level.load.point for level in series.levels if plot.metric in level.figures]
+            theirs = [
+                level.load.point
+                for level in series.levels
+                if plot.metric in level.figures and any(has_like_lengths(load, level.load) for load in loads)
+            ]
             if points and theirs and not max(points) < min(theirs) and not max(theirs) < min(points):
                 return True
     return False

@@ -43,6 +43,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.result.store import save
 from sparktop.sweep.terms.definitions import METRICS
+from sparktop.sweep.view.curves import fits
 from sparktop.sweep.view.result import result_view
 from tests.report.html_page import Page
 from tests.sweep.formats.full_results import full_sweep
@@ -164,6 +165,9 @@ def test_a_published_table_stands_beside_the_sweep() -> None:
         text = sweep_report(result, form, beside=unstated)
         assert "57.5" in text
         assert re.search("`solo`[^.]*: lengths not stated: differences may be those of the load", text)
+    page = sweep_report(unlike, "html", beside=published_series(reference)[:1])
+    assert 'class="curve reference"' not in page
+    assert [fits(reference, result_view(shown)) for shown in (result, unlike)] == [True, False]
 
 
 FORMATS = ("md", "html", "csv", "json", "svg")
