@@ -89,7 +89,8 @@ class LevelProgress:
         """The level that is being measured; None before the first and between levels."""
         self._began_at: float | None = None
         """Time in monotonic seconds when the current run began; None between runs."""
-        self._levels = {key: self._new_level(key) for key in planned_keys(plan)}
+        self._levels: dict[Level, PlannedLevel] = {}
+        self._levels = {key: self._level(key) for key in planned_keys(plan)}
 
     def levels(self, now: float, ended: int) -> tuple[PlannedLevel, ...]:
         """Return all levels with their progress at the time `now`, in the order of the plan.
@@ -97,13 +98,11 @@ class LevelProgress:
         `ended` is the number of requests of the current run that have ended.
         """
         level = None if self.present is None else self._levels.get(self.present)
-        is_running = level is not None and level.state is LevelState.RUNNING
         # Without a fixed number of runs, the completed share is unknown.
-        if level is not None and is_running and self._began_at is not None and level.runs is not None:
-            concurrency = level.key.point.most_in_flight
-            inside = self._share_of_run(concurrency, now - self._began_at, ended)
+        if level is not None and self._began_at is not None and level.runs is not None:
+            inside = self._share_of_run(level.key.point.most_in_flight, now - self._began_at, ended)
             share = None if inside is None else min(1.0, (level.runs_done + inside) / level.runs)
-            self._levels[level.key] = replace(level, share=share)
+            self._store(replace(level, share=share))
         return tuple(self._levels.values())
 
     def enter_phase(self, event: PhaseChanged, now: float) -> None:
@@ -115,18 +114,25 @@ class LevelProgress:
         if key is None or state is None:
             return
         previous = None if self.present is None else self._levels.get(self.present)
-        if previous is not None and self._began_at is not None:
-            runs_done = previous.runs_done + 1
-            share = None if previous.runs is None else min(1.0, runs_done / previous.runs)
-            previous = self._levels[previous.key] = replace(previous, runs_done=runs_done, share=share)
-        level_before = self._levels.get(key) or self._new_level(key)
-        if previous is not None and previous.key != key and previous.state in _IN_PROGRESS:
-            self._levels[previous.key] = replace(previous, state=LevelState.PART)
+        if previous is not None:
+            if self._began_at is not None:
+                runs_done = previous.runs_done + 1
+                share = None if previous.runs is None else min(1.0, runs_done / previous.runs)
+                previous = replace(previous, runs_done=runs_done, share=share)
+            if previous.key != key and previous.state in _IN_PROGRESS:
+                previous = replace(previous, state=LevelState.PART)
+            self._store(previous)
         self.present = key
         self._began_at = now if event.phase is SweepPhase.RUNNING else None
-        self._store_level(replace(level_before, state=state, runs=event.runs or level_before.runs))
+        level = self._level(key)
+        self._store(replace(level, state=state, runs=event.runs or level.runs))
 
-    def _store_level(self, level: PlannedLevel) -> None:
+    def _level(self, key: Level) -> PlannedLevel:
+        """Return the level `key`; one that was not planned has not begun."""
+        runs = self.plan.runs_of(key.point.most_in_flight)
+        return self._levels.get(key) or PlannedLevel(key, runs=runs, share=0.0)
+
+    def _store(self, level: PlannedLevel) -> None:
         """Store the new state of a level; insert a level that was not planned in order of concurrency.
 
         The order is that among the levels of the same target and prompt length; without these, the level
@@ -136,17 +142,16 @@ class LevelProgress:
         if level.key not in keys:
             group = level.key.target, level.key.pp
             alike = [index for index, key in enumerate(keys) if (key.target, key.pp) == group]
-            indexes_below = [index for index in alike if keys[index].point < level.key.point]
-            keys.insert(indexes_below[-1] + 1 if indexes_below else min(alike, default=len(keys)), level.key)
+            below = [index for index in alike if keys[index].point < level.key.point]
+            keys.insert(below[-1] + 1 if below else min(alike, default=len(keys)), level.key)
         self._levels[level.key] = level
         self._levels = {key: self._levels[key] for key in keys}
 
     def store_result(self, key: Level, measured: LevelResult) -> None:
         """Record the result of the level `key`, which is complete or was cut short."""
-        level = self._levels.get(key) or self._new_level(key)
-        state = _measured_state(measured)
+        level, state = self._level(key), _measured_state(measured)
         share = level.share if state is LevelState.CUT_SHORT else 1.0
-        self._levels[key] = replace(level, state=state, runs_done=measured.runs, share=share)
+        self._store(replace(level, state=state, runs_done=measured.runs, share=share))
         if self.present == key:
             self.present = None
 
@@ -165,20 +170,18 @@ class LevelProgress:
             if key.target == target and level.state not in _FINAL:
                 self._levels[key] = replace(level, state=LevelState.LEFT_OUT)
 
-    def _new_level(self, key: Level) -> PlannedLevel:
-        return PlannedLevel(key, runs=self.plan.runs_of(key.point.most_in_flight), share=0.0)
-
     def _share_of_run(self, concurrency: int, since_s: float, ended: int) -> float | None:
         """Return the completed part (0 to 1) of the current run; None if unknown.
 
         `since_s` is the time in seconds since the run began, `ended` the number of its requests that have
         ended.
         """
-        if self.plan.mode is LoadMode.BURST:
+        plan = self.plan
+        if plan.mode is LoadMode.BURST:
             return min(1.0, ended / concurrency)
-        if self.plan.duration_s is not None:
-            return min(1.0, since_s / self.plan.duration_s)
-        return None if not self.plan.requests else min(1.0, ended / self.plan.requests)
+        if plan.duration_s is not None:
+            return min(1.0, since_s / plan.duration_s)
+        return min(1.0, ended / plan.requests) if plan.requests else None
 
 
 def _measured_state(level: LevelResult) -> LevelState:
@@ -204,8 +207,7 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     searched = result.slo is not None or result.capacity is not None
     made: dict[Level, PlannedLevel] = {}
     for target in result.targets:
-        levels = target.levels if searched else target.in_order()
-        for level in levels:
+        for level in target.levels if searched else target.in_order():
             key = level_of(level, target.name, plan)
             state = _measured_state(level)
             share = level.runs / plan.runs if state is LevelState.CUT_SHORT and plan.runs else 1.0
@@ -216,12 +218,8 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     keys = [Level(name, point, plan.pp, plan.tg) for name in names for point in plan.axis]
     if plan.order is Order.ABBA:
         keys.sort(key=lambda key: key.point)
-    levels_ahead = [
-        _level_at_end(PlannedLevel(key, runs=plan.runs, share=0.0), result) for key in keys if key not in made
-    ]
-    by_key = {level.key: level for level in (*made.values(), *levels_ahead)}
-    unplanned = (level for key, level in made.items() if key not in set(keys))
-    return (*(by_key[key] for key in keys), *unplanned)
+    planned = {key: _level_at_end(PlannedLevel(key, runs=plan.runs, share=0.0), result) for key in keys}
+    return tuple((planned | made).values())
 
 
 RANKED = (*MAIN_RATES, "prefill_tps", "peak_tps", "ttft_ms")
@@ -357,8 +355,8 @@ def running_timelines(
 
     `prefill_s` has the mean prefill time in seconds that each server reports; None before the level is
     measured. The part of a request's time to first token that exceeds its server's mean is shown as waiting.
-    `only` is the only backend that can have
-    answered, used if the answer names none; None if there are several or it is unknown.
+    `only` is the only backend that can have answered, used if the answer names none; None if there are
+    several or it is unknown.
     """
     bars = {
         run: [
@@ -387,48 +385,41 @@ def _timelines(
     # The names of all runs are used, so that each server has the same letter in all timelines.
     served_by = {bar.backend for bars in runs.values() for bar in bars if bar.backend is not None}
     servers = tuple(sorted(served_by | set(prefill_s or {})))
-    return tuple(_timeline(key, run, bars, now, prefill_s, servers) for run, bars in sorted(runs.items()))
+    timelines = []
+    for run, unsorted_bars in sorted(runs.items()):
+        bars = sorted(unsorted_bars, key=lambda bar: bar.start_s)
+        began, ends = bars[0].start_s, [bar.end_s for bar in bars if bar.end_s is not None]
+        until = max(ends, default=bars[-1].start_s)
+        if now is not None and len(ends) < len(bars):
+            until = now
+        notes = [_waiting_note(prefill_s)]
+        if len(bars) >= MOST_BARS:
+            notes.append(f"the first {MOST_BARS} requests of the run")
+        shown_bars = tuple(_since_begin(bar, began, prefill_s or {}) for bar in bars)
+        timelines.append(Timeline(key, run, shown_bars, max(0.0, until - began), servers, tuple(notes)))
+    return tuple(timelines)
 
 
-def _timeline(
-    key: Level,
-    run: int,
-    requests: list[RequestBar],
-    now: float | None,
-    prefill_s: Mapping[str, float] | None,
-    server_names: tuple[str, ...],
-) -> Timeline:
-    requests.sort(key=lambda request: request.start_s)
-    began = requests[0].start_s
-    is_running = any(request.end_s is None for request in requests)
-    ends = [request.end_s for request in requests if request.end_s is not None]
-    end_s = now if is_running and now is not None else max(ends, default=requests[-1].start_s)
-    bars = tuple(_since_begin(request, began, prefill_s or {}) for request in requests)
-    notes = []
-    if prefill_s:
-        means = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in sorted(prefill_s.items()))
-        notes.append(
-            "waiting is estimated: what the time to first token has beyond the server's mean prefill "
-            f"({means})"
-        )
-    else:
+def _waiting_note(prefill_s: Mapping[str, float] | None) -> str:
+    """Return how waiting is told from prefill, or why it is not."""
+    if not prefill_s:
         why = "the level is not measured yet" if prefill_s is None else "no server reports its prefill time"
-        notes.append(f"{why}: waiting and prefill are drawn as one")
-    if len(requests) >= MOST_BARS:
-        notes.append(f"the first {MOST_BARS} requests of the run")
-    return Timeline(key, run, bars, max(0.0, end_s - began), server_names, tuple(notes))
+        return f"{why}: waiting and prefill are drawn as one"
+    means = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in sorted(prefill_s.items()))
+    return (
+        f"waiting is estimated: what the time to first token has beyond the server's mean prefill ({means})"
+    )
 
 
 def _since_begin(bar: RequestBar, began: float, prefill_s: Mapping[str, float]) -> RequestBar:
-    prefill = prefill_s.get(bar.backend) if bar.backend is not None else None
-    queue = None
-    if prefill is not None and bar.first_token_s is not None:
-        queue = max(0.0, bar.first_token_s - bar.start_s - prefill)
+    first, end, prefill, queue = bar.first_token_s, bar.end_s, prefill_s.get(bar.backend or ""), None
+    if prefill is not None and first is not None:
+        queue = max(0.0, first - bar.start_s - prefill)
     return replace(
         bar,
         start_s=bar.start_s - began,
-        first_token_s=None if bar.first_token_s is None else bar.first_token_s - began,
-        end_s=None if bar.end_s is None else bar.end_s - began,
+        first_token_s=None if first is None else first - began,
+        end_s=None if end is None else end - began,
         queue_s=queue,
     )
 
@@ -521,19 +512,13 @@ def stored_shares(level: LevelResult) -> tuple[BackendShare, ...]:
 
     The servers are sorted by name; unknown values are None.
     """
-    names = level.known_servers
-    sides = {name: level.backends.get(name) or ServerSide() for name in names}
-    return tuple(
-        BackendShare(
-            name=name,
-            requests=level.served_by.get(name),
-            busy_batch=level.busy_batch.get(name),
-            running_max=side.running_max,
-            waiting_max=side.waiting_max,
-            kv_cache_max_percent=side.kv_cache_max_percent,
-        )
-        for name, side in sides.items()
-    )
+    shares = []
+    for name in level.known_servers:
+        side = level.backends.get(name) or ServerSide()
+        requests, batch = level.served_by.get(name), level.busy_batch.get(name)
+        queue = side.running_max, side.waiting_max, side.kv_cache_max_percent
+        shares.append(BackendShare(name, requests, batch, *queue))
+    return tuple(shares)
 
 
 def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
