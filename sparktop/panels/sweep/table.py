@@ -6,11 +6,10 @@ table of a capacity search stand the loads that it tried and how its conditions 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Container, Iterator, Sequence
+from functools import cache, partial
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
@@ -153,28 +152,25 @@ class ValueColumn(Struct, frozen=True):
     text: Callable[[ResultRow], str]
 
 
-def _mean_of(name: str, write: Callable[[float | None], str]) -> Callable[[ResultRow], str]:
-    """Return the function that writes the mean of the figure `name`, as curves and comparisons do."""
+def _column(
+    heading: str, width: int, priority: int, name: str, write: Callable[[float | None], str], metric: str = ""
+) -> ValueColumn:
+    """Return the column of a figure: a mean as in comparisons, one of agents, or a field of rows."""
 
     def text(row: ResultRow) -> str:
         figure = row.figures.get(name)
-        return write(None if figure is None else figure.mean)
+        value = row.conversations.get(name, getattr(row, name, None)) if figure is None else figure.mean
+        return write(value)
 
-    return text
-
-
-def _of_agents(name: str, number_format: str | None = None) -> Callable[[ResultRow], str]:
-    """Return the function that writes a figure of agents in `number_format`; without one, as milliseconds."""
-
-    def text(row: ResultRow) -> str:
-        value = row.conversations.get(name)
-        return numbers.milliseconds(value) if number_format is None else _number_text(number_format, value)
-
-    return text
+    return ValueColumn(heading, width, priority, metric or None, text)
 
 
 def _number_text(number_format: str, value: float | None) -> str:
     return numbers.UNKNOWN if value is None else number_format.format(value)
+
+
+_count_text, _percent_text = partial(_number_text, "{:,.0f}"), partial(_number_text, "{:,.0f} %")
+_milliseconds = numbers.milliseconds
 
 
 def rate_text(value: float | None) -> str:
@@ -199,65 +195,65 @@ def _failed_text(row: ResultRow) -> str:
     return f"{row.failed}/{ended}" if ended or row.cancelled else numbers.UNKNOWN
 
 
-_ACCEPTED = ValueColumn(
-    "accepted", 8, 35, None, lambda row: _number_text("{:.0f} %", row.spec_accept_percent)
-)
+_ACCEPTED = _column("accepted", 8, 35, "spec_accept_percent", _percent_text)
 """The share of drafted tokens that was accepted; known only of servers with speculative decoding."""
-_BESIDE = ValueColumn("ITL beside", 10, 37, None, lambda row: _number_text("{:,.1f} ms", row.beside_itl_ms))
+_BESIDE = _column("ITL beside", 10, 37, "beside_itl_ms", partial(_number_text, "{:,.1f} ms"))
 """The token gap of the requests while long prompts arrive; known only where these were sent."""
-_DECODE = ValueColumn("decode", 8, 10, None, lambda row: _mean_of(row.rate or "", rate_text)(row))
-_OUTPUT = ValueColumn("output", 8, 32, "output_tps", _mean_of("output_tps", rate_text))
-_TTFT_P95 = ValueColumn("TTFT p95", 9, 80, None, lambda row: numbers.milliseconds(row.ttft_p95_ms))
+_OUTPUT = _column("output", 8, 32, "output_tps", rate_text, "output_tps")
+_TTFT_P95 = _column("TTFT p95", 9, 80, "ttft_p95_ms", _milliseconds)
 _ENDS = (
-    ValueColumn("tok/s each", 10, 95, None, lambda row: rate_text(row.stream_p50_tps)),
+    _column("tok/s each", 10, 95, "stream_p50_tps", rate_text),
     ValueColumn("failed", 7, 90, None, _failed_text),
     ValueColumn("runs", 5, 98, None, lambda row: str(row.runs) if row.runs else numbers.UNKNOWN),
 )
 """The last columns of all tables."""
-COLUMNS = (
-    ValueColumn("prefill", 8, 40, "prefill_tps", _mean_of("prefill_tps", partial(_number_text, "{:,.0f}"))),
-    _DECODE,
-    _ACCEPTED,
-    _BESIDE,
-    ValueColumn("95 % CI", 7, 50, None, lambda row: interval_text(row.figures.get(row.rate or ""))),
-    ValueColumn("peak", 8, 70, "peak_tps", _mean_of("peak_tps", rate_text)),
-    ValueColumn("TTFT mean", 10, 20, "ttft_ms", _mean_of("ttft_ms", numbers.milliseconds)),
-    ValueColumn("TTFT p50", 9, 99, None, lambda row: numbers.milliseconds(row.ttft_p50_ms)),
-    _TTFT_P95,
-    *_ENDS,
-)
-"""Columns in the order in which they stand in the table."""
+
+
+@cache
+def _rate_columns(rate: str) -> tuple[ValueColumn, ...]:
+    """Return the columns for requests at once, in their order; `rate` is that which judges the levels."""
+    return (
+        _column("prefill", 8, 40, "prefill_tps", _count_text, "prefill_tps"),
+        _column(_RATE_HEADINGS.get(rate, "decode"), _RATE, 10, rate, rate_text, rate),
+        _ACCEPTED,
+        _BESIDE,
+        ValueColumn("95 % CI", 7, 50, None, lambda row: interval_text(row.figures.get(rate))),
+        _column("peak", 8, 70, "peak_tps", rate_text, "peak_tps"),
+        _column("TTFT mean", 10, 20, "ttft_ms", _milliseconds, "ttft_ms"),
+        _column("TTFT p50", 9, 99, "ttft_p50_ms", _milliseconds),
+        _TTFT_P95,
+        *_ENDS,
+    )
+
+
+def _ttft_due_text(row: ResultRow) -> str:
+    """Return the TTFT, or by how much it grows where the server does not keep up."""
+    if row.ttft_growth is not None:
+        return f"{numbers.signed(row.ttft_growth, 2)} s/s"
+    due = row.figures.get("ttft_due_ms")
+    return _milliseconds(None if due is None else due.mean)
+
+
 RATE_COLUMNS = (
-    ValueColumn("done /s", 8, 20, None, _mean_of("requests_per_s", partial(_number_text, "{:.2f}"))),
+    _column("done /s", 8, 20, "requests_per_s", partial(_number_text, "{:.2f}")),
     _OUTPUT,
-    ValueColumn(
-        "TTFT due",
-        10,
-        10,
-        "ttft_due_ms",
-        # By how much the TTFT grows, where the server does not keep up.
-        lambda row: (
-            _mean_of("ttft_due_ms", numbers.milliseconds)(row)
-            if row.ttft_growth is None
-            else f"{numbers.signed(row.ttft_growth, 2)} s/s"
-        ),
-    ),
-    ValueColumn("E2E due", 10, 85, "e2e_due_ms", _mean_of("e2e_due_ms", numbers.milliseconds)),
+    ValueColumn("TTFT due", 10, 10, "ttft_due_ms", _ttft_due_text),
+    _column("E2E due", 10, 85, "e2e_due_ms", _milliseconds, "e2e_due_ms"),
     _ACCEPTED,
     _TTFT_P95,
     *_ENDS,
 )
 """The columns for requests at a rate."""
 AGENT_COLUMNS = (
-    ValueColumn("tool p50", 9, 10, None, _of_agents("tool_p50_ms")),
-    ValueColumn("tool p90", 9, 20, None, _of_agents("tool_p90_ms")),
-    ValueColumn("human p50", 9, 30, None, _of_agents("human_p50_ms")),
-    ValueColumn("human p90", 9, 80, None, _of_agents("human_p90_ms")),
-    ValueColumn("answer p50", 10, 85, None, _of_agents("request_p50_ms")),
-    ValueColumn("cached", 6, 31, None, _of_agents("cached_percent", "{:,.0f} %")),
+    _column("tool p50", 9, 10, "tool_p50_ms", _milliseconds),
+    _column("tool p90", 9, 20, "tool_p90_ms", _milliseconds),
+    _column("human p50", 9, 30, "human_p50_ms", _milliseconds),
+    _column("human p90", 9, 80, "human_p90_ms", _milliseconds),
+    _column("answer p50", 10, 85, "request_p50_ms", _milliseconds),
+    _column("cached", 6, 31, "cached_percent", _percent_text),
     _OUTPUT,
-    ValueColumn("fit KV", 6, 70, None, _of_agents("fit", "{:,.0f}")),
-    ValueColumn("calls", 6, 97, None, _of_agents("calls", "{:,.0f}")),
+    _column("fit KV", 6, 70, "fit", _count_text),
+    _column("calls", 6, 97, "calls", _count_text),
     _ACCEPTED,
     *_ENDS[:2],
 )
@@ -267,16 +263,13 @@ _COLUMNS_OF = {
     LoadKind.AGENTS: AGENT_COLUMNS,
 }
 """Columns of the kinds of load that have some of their own."""
-_RATE_HEADINGS = {"output_tps": "output", "total_tps": "total"}
+_RATE, _RATE_HEADINGS = 8, {"output_tps": "output", "total_tps": "total"}
+"""Width in cells of the column of the token rate that judges the levels, and its headings."""
 
 
 def columns_of(view: SweepView, kind: LoadKind) -> tuple[ValueColumn, ...]:
     """Return the columns for a kind of load; the first token rate is the one that judges the levels."""
-    if kind in _COLUMNS_OF:
-        return _COLUMNS_OF[kind]
-    rate = next((row.rate for row in view.rows if row.rate is not None), None)
-    rate_column = replace(_DECODE, heading=_RATE_HEADINGS.get(rate or "", "decode"), metric=rate)
-    return tuple(rate_column if column is _DECODE else column for column in COLUMNS)
+    return _COLUMNS_OF.get(kind) or _rate_columns(next((row.rate for row in view.rows if row.rate), ""))
 
 
 _LEAST_CONDITION = 6
@@ -480,7 +473,7 @@ def side_by_side_tables(view: SweepView, width: int, height: int) -> list[Row]:
     levels that have no place even then, those next to the best one are shown.
     """
     room, count = height - 1, len(all_levels(view))
-    least = _name_width(view) + _SIGNS + _DECODE.width + 1 + _TABLE_GAP
+    least = _name_width(view) + _SIGNS + _RATE + 1 + _TABLE_GAP
     beside = max(1, min(-(-count // max(1, room)), (width + _TABLE_GAP) // least))
     levels = shown_levels(view, beside * room + 2, best_key(view))
     table_rows_each = -(-len(levels) // beside)
@@ -500,15 +493,20 @@ def side_by_side_tables(view: SweepView, width: int, height: int) -> list[Row]:
 def marks_key(view: SweepView, room: int, shown: Sequence[Row]) -> Row:
     """Return the meaning of the signs in the rows `shown` in at most `room` cells, for a lower edge."""
     signs = {sign for row in shown for text, _ in row for sign in text}
-    columns = columns_of(view, _load_kind(view))
-    legends = (_signs_row(view, columns, short=short) for short in (False, True))
-    return _fitting((_of_signs(legend, signs) for legend in legends), room)
+    return _signs_row(view, columns_of(view, _load_kind(view)), room, signs)
 
 
-def _fitting(legends: Iterable[Row], room: int) -> Row:
-    """Return the first legend that fits into `room` cells, else of the last one the first pairs that do."""
+def _signs_row(
+    view: SweepView, columns: Sequence[ValueColumn], room: int, signs: Container[str] | None = None
+) -> Row:
+    """Return signs with their meanings, in fewer words if `room` cells are too few, and the first that fit.
+
+    They are those of ranks in `columns`, of marks and of ended levels, and all among `signs`, if given.
+    """
     legend: Row = []
-    for legend in legends:
+    for short in (False, True):
+        meanings = [one for one in _meanings(view, columns, short=short) if signs is None or one[0] in signs]
+        legend = [run for sign, role, words in meanings for run in ((f" {sign}", role), label(f" {words} "))]
         if row_width(legend) <= room:
             return legend
     while row_width(legend) > room:
@@ -516,31 +514,25 @@ def _fitting(legends: Iterable[Row], room: int) -> Row:
     return legend
 
 
-def _of_signs(legend: Row, signs: Container[str]) -> Row:
-    """Return the pairs of a sign and its meaning of a legend whose sign is among `signs`."""
-    pairs = zip(legend[::2], legend[1::2], strict=True)
-    return [run for pair in pairs if pair[0][0].strip() in signs for run in pair]
-
-
-def _signs_row(view: SweepView, columns: Sequence[ValueColumn], *, short: bool) -> Row:
-    """Return the signs of ranks in `columns`, of marks and of ended levels, each with its meaning.
+def _meanings(
+    view: SweepView, columns: Sequence[ValueColumn], *, short: bool
+) -> Iterator[tuple[str, str, str]]:
+    """Yield (sign, its role, its meaning) for all signs in a table with these columns.
 
     In a search the signs of levels are verdicts, as another column says.
     """
     metrics = {column.metric for column in columns}
     ranks = {rank for row in view.rows for name, rank in row.ranks.items() if name in metrics}
     kinds = {mark.kind for row in view.rows for mark in row.marks}
-    row: Row = []
-    for rank, (sign, meaning, brief) in _RANK_SIGNS.items():
-        row += [(f" {sign}", "good"), label(f" {brief if short else meaning} ")] if rank in ranks else []
-    for kind, sign in MARK_SIGNS.items():
-        row += [(f" {sign}", _MARK_ROLES[kind]), label(f" {kind.value} ")] if kind in kinds else []
     is_told = view.status.over and not view.searches
     states = {level.state for level in all_levels(view)} if is_told else set()
+    for rank in filter(ranks.__contains__, _RANK_SIGNS):
+        sign, meaning, brief = _RANK_SIGNS[rank]
+        yield sign, "good", brief if short else meaning
+    for kind in filter(kinds.__contains__, MARK_SIGNS):
+        yield MARK_SIGNS[kind], _MARK_ROLES[kind], kind.value
     for state in filter(states.__contains__, _WITH_VALUES):
-        sign, role = STATES[state]
-        row += [(f" {sign}", role), label(f" {state.value} ")]
-    return row
+        yield *STATES[state], state.value
 
 
 def table_rows(view: SweepView, width: int, height: int, *, chosen: Level | None = None) -> list[Row]:
@@ -610,9 +602,7 @@ def _legend_row(view: SweepView, above: int, below: int, width: int) -> Row:
     """
     hidden = [f"{sign} {count}" for sign, count in (("↑", above), ("↓", below)) if count]
     more: Row = [label(f"{' '.join(hidden)} more, {'PgDn' if below else 'PgUp'}")] if hidden else []
-    columns = columns_for(view, width)
-    legends = (_signs_row(view, columns, short=short) for short in (False, True))
-    row = [label("  "), *_fitting(legends, width - row_width(more) - 2)]
+    row = [label("  "), *_signs_row(view, columns_for(view, width), width - row_width(more) - 2)]
     tried = [load for search in view.searches for load in search.tried if load.holds is not None]
     has_more = any(len(_main_marks(one)) > 1 for one in view.rows)
     is_unsure = not all(load.certain for load in tried)
