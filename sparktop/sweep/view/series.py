@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from operator import add
 from typing import Any, Generic, TypeVar
-
-from msgspec import Struct
 
 from sparktop.model.load import (
     AnswerRead,
@@ -63,6 +61,8 @@ class SlotColumn(Generic[_T]):
         self._values: list[_T] = []
         self._newest = self._empty = empty
         self._merge = merge
+        self.copied_to = -math.inf
+        """Time of the newest sample of a `Series` that was copied into it."""
 
     def add(self, slot: int, value: _T, hold_slots: int = 0) -> None:
         """Add a value to the time slot with the index `slot`.
@@ -98,8 +98,8 @@ def _add_sums(first: SlotSum, second: SlotSum) -> SlotSum:
     return first[0] + second[0], first[1] + second[1]
 
 
-def _means(readings: Sequence[SlotSum]) -> SlotMeans:
-    return tuple(total / count if count else None for total, count in readings)
+_Readings = tuple[SlotColumn[SlotSum], ...]
+"""The curves of one backend or machine, copied from its time series in the monitor as these grow."""
 
 
 class TimeGrid:
@@ -237,31 +237,6 @@ REPORT_DELAY_S = 0.15
 """Delay in seconds with which slots are shown: tokens are reported up to a bin and a batch late."""
 
 
-class _CopiedHistories(Struct, eq=False):
-    """The curves of one backend or machine, copied from its time series in the monitor as these grow."""
-
-    columns: tuple[SlotColumn[SlotSum], ...]
-    newest: float = -math.inf
-    """Time of the newest point copied so far."""
-
-    def take(self, grid: TimeGrid, histories: tuple[Series, ...], apart_s: float, floor: float) -> None:
-        """Copy the samples of `histories`, one time series per column, that were not copied before.
-
-        `apart_s` is the time between samples in seconds; samples older than `floor` (monotonic seconds)
-        are ignored.
-        """
-        last_at = histories[0].last_at
-        if last_at is None or last_at <= self.newest:
-            return
-        since = max(floor, math.nextafter(self.newest, math.inf))
-        hold = max(1, math.ceil(LATE * apart_s / grid.step_s))
-        for column, history in zip(self.columns, histories, strict=True):
-            times, values = history.arrays(since)
-            for time, value in zip(times, values, strict=True):
-                column.add(grid.slot(time), _NO_SAMPLES if math.isnan(value) else (value, 1), hold)
-        self.newest = last_at
-
-
 class SweepCurves:
     """Collects a sweep's events and samples; `series` returns the curves that a screen draws.
 
@@ -279,26 +254,21 @@ class SweepCurves:
         self._concurrency = self._states()
         self._ttft: SlotColumn[tuple[float, ...]] = grid.column((), _evenly_selected)
         self._p50 = self._states()
-        self._backends: dict[str, _CopiedHistories] = {}
-        self._nodes: dict[str, _CopiedHistories] = {}
+        self._backends: dict[str, _Readings] = {}
+        self._nodes: dict[str, _Readings] = {}
         self._activity = AgentActivities()
         self._apart_s = (1.0, 2.0)
         """Seconds between samples of servers, and of machines."""
 
     def watch(self, backends: Iterable[str], nodes: Iterable[str]) -> None:
         """Draw curves of the backends and machines with these names from now on."""
-        for name in backends:
-            if name not in self._backends:
-                self._backends[name] = _CopiedHistories(self._readings())
-        for name in nodes:
-            if name not in self._nodes:
-                self._nodes[name] = _CopiedHistories(self._readings())
+        for watched, names in ((self._backends, backends), (self._nodes, nodes)):
+            for name in names:
+                if name not in watched:
+                    watched[name] = tuple(self.grid.column(_NO_SAMPLES, _add_sums) for _ in range(3))
 
     def _states(self) -> SlotColumn[float | None]:
         return self.grid.column(None, _later_state)
-
-    def _readings(self) -> tuple[SlotColumn[SlotSum], ...]:
-        return tuple(self.grid.column(_NO_SAMPLES, _add_sums) for _ in range(3))
 
     def take(self, event: LoadEvent) -> None:
         """Update what agents do from a load event of the current level, warm-up included."""
@@ -341,24 +311,35 @@ class SweepCurves:
 
     def sample(self, snapshot: Snapshot) -> None:
         """Copy the samples of watched backends and machines that arrived since the previous snapshot."""
-        # Older points than the grid's start would all be added to the first slot.
-        floor = self.grid.start_at
-        apart_s = snapshot.interval_s
-        nodes_s = snapshot.node_interval_s
-        self._apart_s = (apart_s, nodes_s)
+        server_s, machine_s = self._apart_s = snapshot.interval_s, snapshot.node_interval_s
         waiting = None
         for view in snapshot.backends:
-            if (backend := self._backends.get(view.name)) is not None:
+            if view.name in self._backends:
                 history = view.history
                 histories = (history.running, history.waiting, history.kv_cache_percent)
-                backend.take(self.grid, histories, apart_s, floor)
+                self._copy(self._backends[view.name], histories, server_s)
                 if view.waiting is not None:
                     waiting = (waiting or 0.0) + view.waiting
         self._activity.set_waiting(waiting)
         for node in snapshot.nodes:
-            if (machine := self._nodes.get(node.name)) is not None:
+            if node.name in self._nodes:
                 kept = node.history
-                machine.take(self.grid, (kept.power_w, kept.temperature_c, kept.sm_clock_mhz), nodes_s, floor)
+                histories = (kept.power_w, kept.temperature_c, kept.sm_clock_mhz)
+                self._copy(self._nodes[node.name], histories, machine_s)
+
+    def _copy(self, columns: _Readings, histories: tuple[Series, ...], apart_s: float) -> None:
+        """Copy the samples of `histories`, `apart_s` apart, that are newer than those copied before."""
+        for column, history in zip(columns, histories, strict=True):
+            # Older points than the grid's start would all be added to the first slot.
+            since = max(self.grid.start_at, math.nextafter(column.copied_to, math.inf))
+            for time, value in zip(*history.arrays(since), strict=True):
+                sample = _NO_SAMPLES if math.isnan(value) else (value, 1)
+                column.add(self.grid.slot(time), sample, self._held_slots(apart_s))
+                column.copied_to = time
+
+    def _held_slots(self, apart_s: float) -> int:
+        """Return for how many slots a value stands until the next one is late."""
+        return max(1, math.ceil(LATE * apart_s / self.grid.step_s))
 
     def newest_tps(self, now: float, window_s: float) -> float | None:
         """Return the mean tokens/s over the last `window_s` seconds; None before the first full time slot."""
@@ -374,7 +355,7 @@ class SweepCurves:
         """Return all curves up to `now`, without the time slot that is still incomplete."""
         grid = self.grid
         count = grid.slot(now - REPORT_DELAY_S)
-        holds = [max(1, math.ceil(LATE * apart_s / grid.step_s)) for apart_s in self._apart_s]
+        server_slots, machine_slots = map(self._held_slots, self._apart_s)
         return LiveSeries(
             start_at=grid.start_at,
             step_s=grid.step_s,
@@ -386,17 +367,20 @@ class SweepCurves:
             ttft_ms=self._ttft.slots(count),
             ttft_p50_ms=self._p50.slots(count, MOST_SLOTS),
             backends=tuple(
-                BackendLine(name, *_curves(backend, count, holds[0]))
-                for name, backend in self._backends.items()
+                BackendLine(name, *_curves(readings, count, server_slots))
+                for name, readings in self._backends.items()
             ),
             nodes=tuple(
-                NodeLine(name, *_curves(node, count, holds[1])) for name, node in self._nodes.items()
+                NodeLine(name, *_curves(readings, count, machine_slots))
+                for name, readings in self._nodes.items()
             ),
             spans=tuple(self.spans),
             activities=self._activity.activities(now),
         )
 
 
-def _curves(copied: _CopiedHistories, count: int, hold_slots: int) -> Iterator[SlotMeans]:
+def _curves(readings: _Readings, count: int, hold_slots: int) -> Iterator[SlotMeans]:
     """Yield the curves of a backend or machine, whose newest values stand for `hold_slots` more slots."""
-    return (_means(column.slots(count, hold_slots)) for column in copied.columns)
+    for column in readings:
+        slots = column.slots(count, hold_slots)
+        yield tuple(total / samples if samples else None for total, samples in slots)
