@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum
 from types import MappingProxyType
 
-from sparktop.config.keys import SWEEP_KEYS, Key
+from sparktop.config.keys import SWEEP_KEYS
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import fit
 from sparktop.model.load import Level
@@ -75,20 +74,13 @@ class SweepScreen(CanvasScreen):
     DEFAULT_CSS = "SweepScreen { background: $background; }"
     footer_actions = MappingProxyType({"↓": "step(1)", "↑": "step(-1)", "tab": "turn(1)"})
 
-    def __init__(
-        self,
-        styles: RoleStyles,
-        source: SweepSource,
-        *,
-        desk: Desk | None = None,
-        keys: Sequence[Key] = SWEEP_KEYS,
-    ) -> None:
-        """Draw the views of `source`; `keys` is the table of keys.
+    def __init__(self, styles: RoleStyles, source: SweepSource, *, desk: Desk | None = None) -> None:
+        """Draw the views of `source`.
 
         `desk` carries out the keys that stop the sweep and open other screens; if it is None, these keys do
         nothing.
         """
-        super().__init__(styles, keys)
+        super().__init__(styles, SWEEP_KEYS)
         self._source = source
         self._desk = desk
         self.page = SweepPage.MAIN
@@ -100,7 +92,7 @@ class SweepScreen(CanvasScreen):
         """True if the main page of a finished sweep shows its progress tracks instead of its curves."""
         self.reference: Reference | None = None
         self._references: list[Reference] | None = None
-        self._view: SweepView | None = None
+        self._view = source.view()
         self._evidence: LevelEvidence | None = None
         self._scroll = 0
         self._page_height = 0
@@ -130,7 +122,7 @@ class SweepScreen(CanvasScreen):
 
     def _rows(self, width: int, height: int) -> list[Row]:
         self._level_by_row = {}
-        rows = [] if self._view is None else self._page_rows(self._view, width, height)
+        rows = self._page_rows(self._view, width, height)
         self._page_height = len(rows)
         self._scroll = max(0, min(self._scroll, self._page_height - height))
         return rows[self._scroll : self._scroll + height]
@@ -138,7 +130,7 @@ class SweepScreen(CanvasScreen):
     def _page_rows(self, view: SweepView, width: int, height: int) -> list[Row]:
         """Return the rows of the present page; change to the main page if the present one has no content."""
         if self.page is SweepPage.EVIDENCE:
-            level = self._selected_level(view)
+            level = self._selected_level()
             self._evidence = None if level is None else self._source.evidence(level)
             if self._evidence is not None:
                 return evidence_screen(
@@ -168,20 +160,16 @@ class SweepScreen(CanvasScreen):
         if self.reference is not None:
             note = f"beside it: {fit(self.reference.title, _TITLE_CELLS).rstrip()}"
         rows, self._level_by_row, self._levels_left_edge = draw_sweep(
-            view, width, height, chosen=self._selected_level(view), curves=not self.tracks, note=note
+            view, width, height, chosen=self._selected_level(), curves=not self.tracks, note=note
         )
         return rows
 
     def _footer(self) -> list[tuple[str, str]]:
-        view = self._view
-        if view is None:
-            return []
         table = {key.name: key for key in self.key_table}
-        several_runs = self._evidence is not None and len(self._evidence.timelines) > 1
-        hidden = set(_LIVE if view.status.over else _OVER)
-        if not several_runs:
+        hidden = set(_LIVE if self._view.status.over else _OVER)
+        if self._evidence is None or len(self._evidence.timelines) < 2:  # noqa: PLR2004 - another run
             hidden.add("turn")
-        if view.topologies is None:
+        if self._view.topologies is None:
             hidden.add("topologies")
         keys = []
         for name in (*_FOOTERS[self.page], "help"):
@@ -194,10 +182,10 @@ class SweepScreen(CanvasScreen):
                 keys.append((shown, word))
         return [*scroll_keys(self._scroll, self._page_height - self.room - self._scroll), *keys]
 
-    def _selected_level(self, view: SweepView) -> Level | None:
+    def _selected_level(self) -> Level | None:
         """Return the selected level, else the best or the newest one; None if there is no level."""
-        is_listed = any(level.key == self.chosen for level in all_levels(view))
-        return self.chosen if is_listed else default_key(view)
+        is_listed = any(level.key == self.chosen for level in all_levels(self._view))
+        return self.chosen if is_listed else default_key(self._view)
 
     def _toggle_page(self, page: SweepPage) -> None:
         """Change to `page`, or to the main page if `page` is shown already."""
@@ -211,13 +199,10 @@ class SweepScreen(CanvasScreen):
             self._scroll += _STEP * step
             self._paint()
             return
-        view = self._view
-        keys = [] if view is None else [level.key for level in all_levels(view)]
-        selected = None if view is None else self._selected_level(view)
-        if selected not in keys:
-            return
-        self.chosen = keys[max(0, min(len(keys) - 1, keys.index(selected) + step))]
-        self._paint()
+        keys, selected = [level.key for level in all_levels(self._view)], self._selected_level()
+        if selected in keys:
+            self.chosen = keys[max(0, min(len(keys) - 1, keys.index(selected) + step))]
+            self._paint()
 
     def action_scroll(self, screens: int) -> None:
         """Scroll by `screens` screens; on the main page, move the selection by as many levels as fit."""
@@ -229,10 +214,7 @@ class SweepScreen(CanvasScreen):
 
     def action_why(self) -> None:
         """Show the evidence on the selected level; if it is shown already, show the main page."""
-        view = self._view
-        if view is None:
-            return
-        level = self._selected_level(view)
+        level = self._selected_level()
         if level is None or self._source.evidence(level) is None:
             self._say("nothing is known of this level yet")
             return
@@ -260,8 +242,6 @@ class SweepScreen(CanvasScreen):
         was watched live.
         """
         view = self._view
-        if view is None:
-            return
         if not view.plots:
             self._say("no curves yet: no level is done")
             return
@@ -272,10 +252,10 @@ class SweepScreen(CanvasScreen):
 
     def action_topologies(self) -> None:
         """Show the page that compares the targets; if it is shown already, show the main page."""
-        if self._view is not None and self._view.topologies is None:
+        if self._view.topologies is None:
             self._say("only one target: nothing to compare")
-            return
-        self._toggle_page(SweepPage.TOPOLOGIES)
+        else:
+            self._toggle_page(SweepPage.TOPOLOGIES)
 
     def action_notices(self) -> None:
         """Show the page of all findings and notices; if it is shown already, show the main page."""
@@ -283,10 +263,7 @@ class SweepScreen(CanvasScreen):
 
     def action_reference(self) -> None:
         """Add the next published table of results to the curves; after the last table, none."""
-        view = self._view
-        if view is None:
-            return
-        fitting = [reference for reference in self._usable_references() if fits(reference, view)]
+        fitting = [reference for reference in self._usable_references() if fits(reference, self._view)]
         if not fitting:
             self._say("no published table has figures for these curves")
             return
@@ -311,7 +288,7 @@ class SweepScreen(CanvasScreen):
 
     def action_stop(self) -> None:
         """Stop the sweep, at the second press within a few seconds."""
-        if self._view is not None and self._view.status.over:
+        if self._view.status.over:
             self._say("this sweep is over")
         elif self._desk is not None:
             self._desk.stop()
@@ -333,8 +310,7 @@ class SweepScreen(CanvasScreen):
         """
         from sparktop.ui.screens.dialogs import LimitsScreen  # late: no first picture needs it
 
-        view = self._view
-        if view is None or not view.status.over or self._source.result is None:
+        if not self._view.status.over or self._source.result is None:
             self._say("other limits are for results of sparktop's own sweeps that are over")
         else:
             self.app.push_screen(LimitsScreen(), self._answer_typed_limits)
@@ -344,30 +320,26 @@ class SweepScreen(CanvasScreen):
         from sparktop.sweep.plan.plan import Capacity
         from sparktop.sweep.run.again import answer_from_levels
 
-        result, view = self._source.result, self._view
-        if not typed or result is None or view is None:
+        result = self._source.result
+        if not typed or result is None:
             return
-        kind, level = result.plan.load, self._selected_level(view)
-        prompt_tokens = level.pp if level is not None and view.several_lengths else None
+        kind, level = result.plan.load, self._selected_level()
+        prompt_tokens = level.pp if level is not None and self._view.several_lengths else None
         try:
             limits = Capacity(kind, parse_conditions(typed, kind))
             answers = answer_from_levels(result, limits, prompt_tokens)
         except UsageError as error:
             self._say(str(error))
         else:
-            source = stored_source(answers, view.title)
-            screen = SweepScreen(self.canvas.role_styles, source, desk=self._desk, keys=self.key_table)
-            self.app.push_screen(screen)
+            source = stored_source(answers, self._view.title)
+            self.app.push_screen(SweepScreen(self.canvas.role_styles, source, desk=self._desk))
 
     def action_report(self) -> None:
         """Write a report of the sweep into the current folder."""
 
         async def save() -> None:
-            self._say(
-                await save_report(
-                    self._source, () if self.reference is None else published_series(self.reference)
-                )
-            )
+            beside = () if self.reference is None else published_series(self.reference)
+            self._say(await save_report(self._source, beside))
 
         self.run_worker(save(), group="report", exclusive=True, exit_on_error=False)
 
@@ -387,10 +359,9 @@ class SweepScreen(CanvasScreen):
     async def _point(self, x: int, y: int) -> None:
         """Select the clicked level, or show its evidence if it is selected already."""
         level = self._level_by_row.get(y + self._scroll)
-        view = self._view
-        if view is None or level is None or x < self._levels_left_edge:
+        if level is None or x < self._levels_left_edge:
             return
-        if level == self._selected_level(view):
+        if level == self._selected_level():
             self.action_why()
         else:
             self.chosen = level
