@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, zip_longest
 from statistics import mode
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -333,7 +334,7 @@ _SIGNS: dict[Doing, tuple[str, str]] = {
     Doing.THINK: ("·", "muted"),
 }
 """The (character, role) with which each activity is drawn."""
-_BY_LETTER = {letter: _SIGNS[doing] for doing, letter in LETTERS.items()}
+_DOING = {letter: doing for doing, letter in LETTERS.items()}
 _BEGUN = "t"
 """Begins each stretch in which an agent waits for a tool; in the legend it stands before the sign."""
 _FILLED, _MOST_SLOTS = 0.75, 4
@@ -358,24 +359,24 @@ def conversations_rows(activities: Activities, width: int, height: int) -> list[
     The first row says how many do what now. Below it each has a row, or where these do not fit, columns show
     how many do what over time. The last row is their time axis, where there is room for it.
     """
-    cells = max(4, width - GUTTER)
-    slots = max(1, min(_MOST_SLOTS, int(len(activities.counts) / (_FILLED * cells))))
+    cells, count, agent_count = max(4, width - GUTTER), len(activities.counts), len(activities.each)
+    slots = max(1, min(_MOST_SLOTS, int(count / (_FILLED * cells))))
     # Few slots are widened: a level that has just begun fills the room, too.
-    wide = max(1, min(_MOST_CELLS, cells // max(1, len(activities.counts))))
-    rows = [
-        _activities_legend(activities, min(cells * slots, len(activities.counts)) * activities.step_s, cells)
-    ]
-    agent_count = len(activities.each)
-    has_axis = height >= (
-        _LEGEND_AND_AXIS + agent_count if 0 < agent_count < _LEAST_BODY else _LEGEND_AND_AXIS + _LEAST_BODY
-    )
+    wide = max(1, min(_MOST_CELLS, cells // max(1, count)))
+    rows = [_activities_legend(activities, min(cells * slots, count) * activities.step_s, cells)]
+    has_axis = height >= _LEGEND_AND_AXIS + min(agent_count or _LEAST_BODY, _LEAST_BODY)
     body = height - 1 - has_axis
     if 0 < agent_count <= body:
-        rows += [_agent_row(activities, number, cells, slots, wide) for number in range(agent_count)]
+        for number, letters_of_agent in enumerate(activities.each, start=1):
+            doing = [_DOING[mode(part)] for part in _slots_of_cells(letters_of_agent, cells, slots)]
+            now = _DOING.get(letters_of_agent[-1:], Doing.THINK)
+            name = fit_row([label(f"agent {number}")], _NAMED)
+            name += fit_row([(now.value, _SIGNS[now][1])], GUTTER - _NAMED)
+            rows.append([*name, *_activity_runs(doing, cells, wide, begun=_BEGUN)])
     elif body > 0:
         rows += _activity_columns(activities, cells, body, slots, wide)
     if has_axis:
-        drawn = min(cells, wide * -(-len(activities.counts) // slots))
+        drawn = min(cells, wide * -(-count // slots))
         ago = time_axis(drawn, slots * activities.step_s / wide / 2)
         rows.append([(" " * (width - drawn), "text"), label(ago)])
     return [merge_runs(row) for row in fit_rows(rows, width, height)]
@@ -398,51 +399,42 @@ def _activities_legend(activities: Activities, span_s: float, cells: int) -> Row
     return row
 
 
-def _agent_row(activities: Activities, number: int, cells: int, slots: int, wide: int) -> Row:
-    text = activities.each[number]
-    name = f"agent {number + 1}"
-    doing = next((activity for activity, letter in LETTERS.items() if text[-1:] == letter), Doing.THINK)
-    row = [*fit_row([label(name)], _NAMED), *fit_row([(doing.value, _SIGNS[doing][1])], GUTTER - _NAMED)]
-    # The slots of each cell; of the last cell the newest only, which is now.
-    first_char = max(0, len(text) - cells * slots)
-    slot_texts: list[str] = []
-    for end in range(len(text), first_char, -slots):
-        start = end - (slots if slot_texts else 1)
-        slot_texts.append(text[max(first_char, start) : end])
-    parts = [part for part in reversed(slot_texts) for _ in range(wide)]
-    row.append((" " * (cells - len(parts)), "text"))
-    for letter, group in groupby(map(mode, parts)):
-        sign, role = _BY_LETTER[letter]
-        drawn = sign * len(list(group))
-        row.append((_BEGUN + drawn[1:] if letter == LETTERS[Doing.TOOL] else drawn, role))
+_Slots = TypeVar("_Slots", str, tuple[tuple[int, ...], ...])
+
+
+def _slots_of_cells(values: _Slots, cells: int, slots: int) -> list[_Slots]:
+    """Return the time slots of each cell, `slots` of them; of the last cell the newest only, which is now."""
+    shown = values[-cells * slots :]
+    ends = range(len(shown), 0, -slots)
+    return [shown[max(0, end - (slots if end < len(shown) else 1)) : end] for end in ends][::-1]
+
+
+def _activity_runs(doing: Sequence[Doing], cells: int, wide: int, *, begun: str = "") -> Row:
+    """Draw what is done over time, `wide` cells each, at the right end of `cells` cells.
+
+    `begun` begins each stretch in which a tool runs.
+    """
+    row: Row = [(" " * (cells - wide * len(doing)), "text")]
+    for activity, group in groupby(doing):
+        sign, role = _SIGNS[activity]
+        drawn = sign * wide * len(list(group))
+        row.append((begun + drawn[1:] if begun and activity is Doing.TOOL else drawn, role))
     return row
 
 
 def _activity_columns(activities: Activities, cells: int, height: int, slots: int, wide: int) -> list[Row]:
     """Draw how many do what as columns of `height` cells, the servers' work at the bottom."""
-    counts = activities.counts[-cells * slots :]
-    ends = list(range(len(counts), 0, -slots))[::-1]
-    # The last column is now, as the numbers above it are.
-    columns_of_agents = [
-        _activities_of_column(counts[max(0, end - (slots if end < len(counts) else 1)) : end], height)
-        for end in ends
+    columns = [
+        _activities_of_column(counts, height) for counts in _slots_of_cells(activities.counts, cells, slots)
     ]
-    columns = [column for column in columns_of_agents for _ in range(wide)]
     total = sum(activities.counts[-1]) if activities.counts else 0
     rows: list[Row] = []
     ticks = {height - 1: "0┤", 0: f"{total}┤"}  # of the scale, by row
     for y in range(height):
         tick = ticks.get(y, "")
         name = _COUNTED if y == 1 and height > _LEAST_BODY else ""
-        row = [
-            *fit_row([label(name)], GUTTER - len(tick)),
-            (tick, "muted"),
-            (" " * (cells - len(columns)), "text"),
-        ]
-        for doing, group in groupby(column[y] for column in columns):
-            sign, role = _SIGNS[doing]
-            row.append((sign * len(list(group)), role))
-        rows.append(row)
+        scale: Row = [*fit_row([label(name)], GUTTER - len(tick)), (tick, "muted")]
+        rows.append([*scale, *_activity_runs([column[y] for column in columns], cells, wide)])
     return rows
 
 
