@@ -11,6 +11,7 @@ import pytest
 
 from sparktop.hardware.processes import Title, read_title
 from tests.hardware.gb10_root import build, write
+from tests.known import known
 
 
 def stat_line(
@@ -32,9 +33,7 @@ def process(
 
 def title_of(arguments: Sequence[str]) -> Title:
     """Return what is read of a command line that is an engine's."""
-    title = read_title(arguments)
-    assert title is not None
-    return title
+    return known(read_title(arguments))
 
 
 def safetensors(path: Path, tensors: Mapping[str, tuple[str, int]]) -> Path:

@@ -156,10 +156,7 @@ def advance(root: Path, seconds: int) -> None:
     )
     moved = {
         "lo": (9_000_000 + 1000 * seconds, 9_000_000 + 1000 * seconds),
-        "enP7s7": (
-            10**9 + ETHERNET_RX_BYTES_PER_S * seconds,
-            10**8 + ETHERNET_TX_BYTES_PER_S * seconds,
-        ),
+        "enP7s7": (10**9 + ETHERNET_RX_BYTES_PER_S * seconds, 10**8 + ETHERNET_TX_BYTES_PER_S * seconds),
         "wlP9s9": (100, 200),
         "docker0": (11, 12),
     }
@@ -218,10 +215,8 @@ def _write_cores(root: Path) -> None:
 
 def _write_interface(root: Path, name: str, address: str, *, vendor: str, speed: str | None) -> None:
     folder = _class_target("net", name, address)
-    write(root, f"{folder}/operstate", "up\n")
-    write(root, f"{folder}/carrier", "1\n")
-    write(root, f"{folder}/type", "1\n")
-    write(root, f"{folder}/mtu", "1500\n")
+    for file, content in (("operstate", "up"), ("carrier", "1"), ("type", "1"), ("mtu", "1500")):
+        write(root, f"{folder}/{file}", content + "\n")
     if speed is not None:
         write(root, f"{folder}/speed", speed + "\n")
     write(root, f"{pci_folder(address)}/vendor", vendor + "\n")

@@ -9,13 +9,12 @@ import pytest
 
 from sparktop.hardware.checkpoint import Checkpoint, hub_folder, read_checkpoint, read_weights
 from tests.hardware.conftest import safetensors
+from tests.known import known
 
 
 def checkpoint(place: Path, *, headers: bool = False) -> Checkpoint:
     """Return what is read of a folder or file of weights, which are there."""
-    found = read_checkpoint(place, headers=headers)
-    assert found is not None
-    return found
+    return known(read_checkpoint(place, headers=headers))
 
 
 def test_headers_tell_the_bytes_and_types_of_tensors(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ from tests.hardware.gb10_root import write
 from tests.known import known
 
 NOWHERE = Path("/nonexistent")
+PROCESS_LISTS = ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses")
 UNKNOWN_AFTER = {
     "nvmlDeviceGetName": {"name"},
     "nvmlDeviceGetUUID": {"uuid"},
@@ -131,11 +132,8 @@ def test_names_of_processes_are_cleaned(spark: Path) -> None:
     """A process name comes from the driver, from /proc or is the pid, and is cleaned."""
     (spark / "proc/8").mkdir()
     (spark / "proc/8/comm").write_text("from-proc\n")
-    answers = {
-        "nvmlDeviceGetComputeRunningProcesses": [process(7, 3), process(8, 2), process(9, 1)],
-        "nvmlDeviceGetGraphicsRunningProcesses": [],
-    }
-    driver = FakeDriver(gb10(**answers))
+    listed = [process(7, 3), process(8, 2), process(9, 1)]
+    driver = FakeDriver(gb10(**dict(zip(PROCESS_LISTS, (listed, []), strict=True))))
     driver.names = {7: "\x1b[31mred\u202e [bold]x[/bold]"}
     names = [entry.name for entry in only(GpuReader(spark, driver).read(1.0)).processes or ()]
     assert names == ["[31mred [bold]x[/bold]", "from-proc", "pid 9"]
@@ -199,10 +197,7 @@ def test_without_permission_each_instance_lists_its_own() -> None:
     """Without permission for the GPU's process list, each instance's own list is read."""
     one = mig_slice((7, 0), nvmlDeviceGetComputeRunningProcesses=[process(11, 3 * GIB, (7, 0))])
     other = mig_slice((9, 1), nvmlDeviceGetComputeRunningProcesses=refuse(UNKNOWN_ERROR))
-    refused = dict.fromkeys(
-        ("nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses"), refuse(4)
-    )
-    gpu = only(read(FakeDriver(h100(one, other, **refused))))
+    gpu = only(read(FakeDriver(h100(one, other, **dict.fromkeys(PROCESS_LISTS, refuse(4))))))
     assert [(held.pid, held.mig_index) for held in gpu.processes or ()] == [(11, 0)]
 
 
@@ -224,13 +219,10 @@ def test_a_lost_gpu_leaves_the_others_and_comes_back() -> None:
     reader = GpuReader(NOWHERE, driver)
     assert len(reader.read(0.0).gpus) == 2
     driver.lost = {1}
-    for now in (1.0, 2.0):
+    any_more = "GPU 1 does not answer any more: the driver lost it"
+    for now, note in ((1.0, any_more), (2.0, any_more), (31.0, "GPU 1 does not answer: GPU is lost")):
         picture = reader.read(now)
-        assert [gpu.index for gpu in picture.gpus] == [0]
-        assert picture.note == "GPU 1 does not answer any more: the driver lost it"
-    picture = reader.read(31.0)
-    assert [gpu.index for gpu in picture.gpus] == [0]
-    assert picture.note == "GPU 1 does not answer: GPU is lost"
+        assert ([gpu.index for gpu in picture.gpus], picture.note) == ([0], note)
     driver.lost = set()
     picture = reader.read(61.0)
     assert ([gpu.index for gpu in picture.gpus], picture.note) == ([0, 1], None)
@@ -247,10 +239,8 @@ def test_the_machine_is_read_without_its_gpu(spark: Path) -> None:
     assert sample.memory.gpu_processes_bytes == (102_625 + 60) * 1024**2
     driver.lost = {0}
     driver.init_error = refuse(9)
-    now[0] = 40.0
-    machine.read()
-    now[0] = 80.0
-    sample = machine.read()
+    for now[0] in (40.0, 80.0):
+        sample = machine.read()
     assert (sample.memory.unified, sample.gpus) == (True, ())
     assert sample.memory.gpu_processes_bytes is None
     assert sample.gpu_note == "the NVIDIA driver is not loaded"
@@ -302,10 +292,7 @@ def test_memory_of_coherent_gpus_is_counted_once(tmp_path: Path, gpus: int) -> N
 
 def test_a_process_that_holds_more_than_there_is_is_a_contradiction() -> None:
     """8 GiB reported and 60 GiB held: the GPU uses the machine's memory, and the contradiction is shown."""
-    held = {
-        "nvmlDeviceGetComputeRunningProcesses": [process(4242, 60 * GIB)],
-        "nvmlDeviceGetGraphicsRunningProcesses": [],
-    }
+    held = dict(zip(PROCESS_LISTS, ([process(4242, 60 * GIB)], []), strict=True))
     reader = GpuReader(NOWHERE, FakeDriver(h200(nvmlDeviceGetMemoryInfo=memory(8 * GIB, GIB)) | held))
     for now in (1.0, 2.0):
         picture = reader.read(now, 128 * GIB)

@@ -51,8 +51,7 @@ def test_an_xid_has_its_number_and_process() -> None:
 )
 def test_other_lines_of_interest_have_a_kind(record: bytes, kind: str) -> None:
     """Lines about killed processes, overheating and fatal device errors have a kind."""
-    line = known(parse_record(record))
-    assert line.kind == kind
+    assert known(parse_record(record)).kind == kind
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,8 @@ def test_a_spark_has_ten_big_and_ten_little_cores(spark: Path) -> None:
     assert [group.percent for group in first.groups] == [None, None]
     advance(spark, 1)
     reading = reader.read(1.0)
-    assert [(group.percent, group.cores) for group in reading.groups] == [
-        (50.0, BIG_CORES),
-        (10.0, LITTLE_CORES),
-    ]
+    shares = [(group.percent, group.cores) for group in reading.groups]
+    assert shares == [(50.0, BIG_CORES), (10.0, LITTLE_CORES)]
     assert {reading.core_percent[place] for place in BIG_CORES} == {50.0}
     assert reading.percent == 30.0
     assert reader.line == "10 x Cortex-X925 + 10 x Cortex-A725"
@@ -159,14 +157,14 @@ def judge(figures: dict[str, int], unified: bool | None, gpu_bytes: int | None) 
     return reader.read(0.0, figures, unified=unified, gpu_processes_bytes=gpu_bytes)
 
 
-def read(root: Path, *, unified: bool | None = True, gpu_processes_bytes: int | None = None) -> MemoryReading:
+def read(root: Path, gpu_bytes: int | None = None) -> MemoryReading:
     reader = MemoryReader(root, page_bytes=4096)
-    return reader.read(0.0, read_meminfo(root), unified=unified, gpu_processes_bytes=gpu_processes_bytes)
+    return reader.read(0.0, read_meminfo(root), unified=True, gpu_processes_bytes=gpu_bytes)
 
 
 def test_the_bar_of_a_spark_in_its_order(spark: Path) -> None:
     """The parts have the sizes from the kernel and the driver, in the order of the legend."""
-    reading = read(spark, gpu_processes_bytes=GPU_PROCESS_BYTES)
+    reading = read(spark, GPU_PROCESS_BYTES)
     programs = 5_242_880 + 409_600 + 1_468_006 + 92_160 + 4_096 + 31_744 + 45_056 + (163_840 - 31_744)
     kib = [(part.name, part.size_bytes // KIB) for part in reading.parts]
     assert kib == [
@@ -253,11 +251,9 @@ def test_the_bar_adds_up_whatever_is_said(
     assert names == [name for name in ORDER if name in names]
     assert all(part.size_bytes > 0 for part in reading.parts)
     if {"MemFree", "Cached"} <= meminfo.keys():
-        assert sum(part.size_bytes for part in reading.parts) == reading.total_bytes
-        assert (
-            sum(part.size_bytes for part in reading.parts if part.name == OTHER_PART)
-            == reading.unattributed_bytes
-        )
+        sizes = {part.name: part.size_bytes for part in reading.parts}
+        assert sum(sizes.values()) == reading.total_bytes
+        assert sizes.get(OTHER_PART, 0) == reading.unattributed_bytes
         assert not (reading.overlap_bytes and reading.unattributed_bytes)
     else:
         assert (names, reading.overlap_bytes) == ([], None)

@@ -133,12 +133,8 @@ def test_of_a_command_line_only_known_options_are_kept() -> None:
     """Keys and other words are dropped; JSON is short; another value that is no plain word is a digest."""
     line = "vllm serve m --api-key s3cret --max_num_seqs=64 --enforce-eager --hf-token t -tp 2"
     title = title_of([*line.split(), "--speculative-config", '{"method": "mtp"}'])
-    assert title.flags == (
-        "--enforce-eager",
-        "--max-num-seqs 64",
-        '--speculative-config {"method":"mtp"}',
-        "-tp 2",
-    )
+    shown = '--enforce-eager --max-num-seqs 64 --speculative-config {"method":"mtp"} -tp 2'
+    assert " ".join(title.flags) == shown
     assert "s3cret" not in str(title)
 
 
@@ -175,9 +171,8 @@ def test_json_of_an_option_can_be_compared(option: tuple[str, str], kept: str) -
 def test_what_may_be_secret_in_json_is_a_digest() -> None:
     """A key by its name, and text that is no plain word; the same text has the same digest."""
     value = {"hf_token": "s3cret", "x": {"api_key": "s3cret", "password": 12345}, "url": "http://me:s3cret@h"}
-    title = title_of(
-        ["vllm", "serve", "m", "--speculative-config", json.dumps({**value, "a b": ["s3cret x"]})]
-    )
+    said = json.dumps({**value, "a b": ["s3cret x"]})
+    title = title_of(["vllm", "serve", "m", "--speculative-config", said])
     assert not any(word in str(title) for word in ("s3cret", "12345", "a b"))
     digests = re.findall('"(?:hf_token|api_key)":"(#[0-9a-f]{8})"', str(title.flags))
     assert len(digests) == 2
