@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 
 import sparktop
 from scripts.bundle import LIBRARY, PROGRAM
+from tests.known import known
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -21,8 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 def test_the_changelog_starts_with_this_version() -> None:
     """The newest version in CHANGELOG.md is the package's; a section of unreleased changes may precede it."""
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    found = re.search(r"^## (?:Unreleased$.*?^## )?(\S+)", text, flags=re.MULTILINE | re.DOTALL)
-    assert found is not None
+    found = known(re.search(r"^## (?:Unreleased$.*?^## )?(\S+)", text, flags=re.MULTILINE | re.DOTALL))
     assert found[1] == sparktop.__version__
 
 
@@ -31,8 +31,9 @@ def test_a_release_is_cited_by_its_version_and_date() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {sparktop.__version__}\n" in citation
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    dated = re.search(rf"(?m)^## {re.escape(sparktop.__version__)} \((\d{{4}}-\d{{2}}-\d{{2}})\)$", changes)
-    assert dated is not None
+    dated = known(
+        re.search(rf"(?m)^## {re.escape(sparktop.__version__)} \((\d{{4}}-\d{{2}}-\d{{2}})\)$", changes)
+    )
     assert f'\ndate-released: "{dated[1]}"\n' in citation
 
 

@@ -8,17 +8,14 @@ are checked by `tests/export/test_prometheus_files.py`.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import os
 import re
 import shlex
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import termios
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -235,8 +232,7 @@ def until_it_runs(command: str, folder: Path, env: Mapping[str, str]) -> None:
 
 async def on_a_terminal(command: str, folder: Path) -> None:
     """Start what needs a terminal on one; end it with `q` once it draws."""
-    terminal = Terminal(folder)
-    fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 36, 120, 0, 0))
+    terminal = Terminal(folder, (120, 36))
     async with terminal.running(*shlex.split(command)[1:]) as process:
         await terminal.until(ALTERNATE_SCREEN)
         await terminal.more()

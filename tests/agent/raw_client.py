@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from sparktop.agent.server import AgentServer
 from tests.agent.fake_machine import FakeMachine
+from tests.known import known
 
 AMPLE_S = 100.0
 """More than any answer takes on a busy machine: ends what hangs."""
@@ -111,9 +112,7 @@ async def ask(
     client = await connect(port, tls=tls, source=source)
     try:
         await client.send(request(path, *headers, method=method, token=token))
-        answer = await client.answer()
-        assert answer is not None
-        return answer
+        return known(await client.answer())
     finally:
         client.close()
 

@@ -15,6 +15,7 @@ from sparktop.agent.gate import Limits
 from sparktop.model.node import NodeSample, SensorReading
 from tests.agent.conftest import StartAgent
 from tests.agent.raw_client import Answer, Client, ask, connect, request, until, watching
+from tests.known import known
 
 TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
 QUICK = Limits(request_s=1.5, handshake_s=1.5, answer_s=1.5, check_s=0.05)
@@ -157,8 +158,7 @@ async def test_viewers_keep_their_places(start_agent: StartAgent, clients: list[
     for _ in range(2):
         for one in viewers:
             await one.send(request("/v1/sample", token=TOKEN))
-            answer = await one.answer()
-            assert answer is not None
+            answer = known(await one.answer())
             assert answer.status == 200
         clients += [await connect(agent.port) for _ in range(100)]
     for one in viewers:
@@ -175,8 +175,7 @@ async def test_when_all_are_being_served_a_newcomer_is_told(
         client = await connect(agent.port)
         clients.append(client)
         await client.send(request("/v1/sample"))
-    gate = agent.server._gate
-    assert gate is not None
+    gate = known(agent.server._gate)
     await until(lambda: [one.busy for one in gate._connections.values()] == [True] * 4)
     newcomer = await connect(agent.port)
     assert (await newcomer.closed()).startswith(b"HTTP/1.1 503 ")

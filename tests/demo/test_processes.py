@@ -25,6 +25,7 @@ from sparktop.engines import read_page
 from sparktop.errors import SparktopError
 from sparktop.model.targets import BackendTarget, RouterTarget
 from sparktop.sources.decode import decode
+from tests.known import known
 
 pytestmark = pytest.mark.outside
 
@@ -139,8 +140,7 @@ def test_the_process_does_not_outlive_the_one_that_started_it(holder: subprocess
 def test_serving_prints_a_configuration_and_stops_on_a_signal() -> None:
     """`--serve` prints a configuration with both servers and one ready line; a signal ends it cleanly."""
     with start(SERVER) as process:
-        assert process.stderr is not None
-        ready = process.stderr.readline()
+        ready = known(process.stderr).readline()
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=PATIENCE_S)
     assert ready == b"sparktop demo: 2 simulated servers are ready; Ctrl+C ends\n"

@@ -16,6 +16,7 @@ from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
 from sparktop.model.event import Phase
 from sparktop.model.snapshot import Snapshot
 from stage.rehearsal import Rehearsal
+from tests.known import known
 
 pytestmark = pytest.mark.long
 
@@ -83,10 +84,8 @@ def test_what_takes_the_memory_is_named_where_the_alert_sends_the_reader() -> No
     assert [one.id for one in snapshot.alerts] == ["node:spark-a:headroom"]
     said = [event.message for event in snapshot.events if event.phase is Phase.END]
     assert said == ["memory left is below 8 GiB: forecast came true after 2 min"]
-    sample = snapshot.nodes[0].sample
-    assert sample is not None
-    assert sample.processes is not None
-    assert max(one.memory_bytes or 0 for one in sample.processes.processes) == 18 * 2**30
+    sample = known(snapshot.nodes[0].sample)
+    assert max(one.memory_bytes or 0 for one in known(sample.processes).processes) == 18 * 2**30
 
 
 def test_what_the_default_advises_pays() -> None:

@@ -18,6 +18,7 @@ from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget
 from sparktop.sources.agent import AgentSource
 from sparktop.sources.router import RouterSource
 from sparktop.sources.source import Source
+from tests.known import known
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 Serve = Callable[..., Awaitable["RawServer"]]
@@ -103,8 +104,7 @@ class RawServer:
         self._writers.clear()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
+        task = known(asyncio.current_task())
         self._tasks.add(task)
         self._writers.add(writer)
         self.connections += 1

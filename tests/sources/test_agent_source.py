@@ -13,6 +13,7 @@ from sparktop import __version__
 from sparktop.model.failure import FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.sources.replies import Reply, encode
+from tests.known import known
 from tests.sources.conftest import AgentAt, FakeClock, RawServer, Serve, answer, failure_of, sample_of
 
 TOKEN = "0123456789abcdef-token"  # noqa: S105 - of this test
@@ -74,8 +75,7 @@ async def test_a_restarted_node_begins_anew(serve: Serve, agent_at: AgentAt) -> 
     sample = await sample_of(source)
     assert not sample.missed
     assert [query.get("since") for query in asked(server)] == [None, ["9000.0"], None]
-    assert source.identity is not None
-    assert source.identity.boot_id == "c"
+    assert known(source.identity).boot_id == "c"
 
 
 async def test_an_agent_that_takes_no_samples_any_more_is_a_failure(serve: Serve, agent_at: AgentAt) -> None:

@@ -15,6 +15,7 @@ from sparktop.net.client import AT_ONCE_BYTES, read_beside
 from sparktop.sources.local import LocalSource
 from sparktop.sources.source import Source
 from tests.hardware.fake_driver import FakeDriver, gb10
+from tests.known import known
 
 AMPLE_S = 100.0
 SHORT_S = 0.02
@@ -69,8 +70,7 @@ async def test_a_poll_gives_a_sample_and_then_an_identity(source: LocalSource) -
     assert isinstance(sample, NodeSample)
     assert (sample.memory.total_bytes, sample.gpus[0].temperature_c) == (1024 * 1024, 50.0)
     assert (as_source.name, before) == ("spark", None)
-    assert source.identity is not None
-    assert source.identity.driver == "580.126.09"
+    assert known(source.identity).driver == "580.126.09"
 
 
 async def test_a_hung_read_is_a_timeout_and_piles_nothing_up(source: LocalSource, driver: SlowDriver) -> None:
@@ -91,8 +91,7 @@ async def test_a_hung_read_is_a_timeout_and_piles_nothing_up(source: LocalSource
         assert hung.kind == FailureKind.TIMEOUT
         assert hung.message.startswith("reading this machine has hung for ")
     assert threading.active_count() == threads
-    running = source._running
-    assert running is not None
+    running = known(source._running)
     driver.free.set()
     await wait_for(running.result)
     assert isinstance(await source.poll(AMPLE_S), NodeSample)

@@ -143,8 +143,7 @@ def found(snapshot: Snapshot) -> tuple[str, ...]:
 def test_a_record_of_another_form_is_refused(client: object) -> None:
     """A page whose client is not two numbers is no reading."""
     read = read_page(PAGE.format(tokens=1, api="models").encode(), at=1.0, engine="vllm")
-    record = record_of(Instant(1.0, datetime.now(UTC)), Call(Change.ACCEPT, (B, read, None)))
-    assert record is not None
+    record = known(record_of(Instant(1.0, datetime.now(UTC)), Call(Change.ACCEPT, (B, read, None))))
     record.fields["client"] = client  # type: ignore[index]  # a dict here
     with pytest.raises(Exception, match="client"):
         call_of(record)

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import fcntl
 import os
 import random
 import re
 import secrets
-import struct
 import sys
 import tempfile
 import termios
@@ -95,8 +93,7 @@ class Fuzz:
     def resize(self, size: tuple[int, int]) -> None:
         """Give the terminal another size; the kernel tells the program."""
         self.size = size
-        descriptor = self.terminal.master if self.process else self.terminal.slave
-        fcntl.ioctl(descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+        termios.tcsetwinsize(self.terminal.master if self.process else self.terminal.slave, size[::-1])
         self.look()
         self.screen.resize(size[1], size[0])
 
@@ -291,9 +288,8 @@ class Fuzz:
 
     def check(self) -> None:
         """Fail at a traceback on the screen or in the log."""
-        logs = self.terminal.home.rglob("*.log")
-        texts = [self.terminal.seen, *(path.read_bytes() for path in logs)]
-        if any(b"Traceback" in text or b"ScreenStackError" in text for text in texts):
+        text = self.terminal.seen.decode(errors="replace") + self.terminal.logs()
+        if "Traceback" in text or "ScreenStackError" in text:
             raise self.fail("a traceback")
 
     async def leave(self, process: asyncio.subprocess.Process) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import select
 import sys
+import termios
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -19,7 +20,8 @@ WAITS = ("sh", "-c", 'trap : HUP; "$0" "$@"; exit $?')
 class Terminal:
     """The program in a terminal of its own, which can go away."""
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, size: tuple[int, int] | None = None) -> None:
+        """Make a terminal of so many columns and rows; None: it does not say how large it is."""
         self.home = home
         self.env = {
             "PATH": os.environ["PATH"],
@@ -28,6 +30,8 @@ class Terminal:
             "TERM": "xterm-256color",
         }
         self.master, self.slave = os.openpty()
+        if size is not None:
+            termios.tcsetwinsize(self.slave, size[::-1])
         self.path = os.ttyname(self.slave)
         self.seen = b""
         self.told = asyncio.Event()
@@ -99,6 +103,10 @@ class Terminal:
             with suppress(BlockingIOError):
                 os.write(slave, bytes(1024))
         os.close(slave)
+
+    def logs(self) -> str:
+        """Return what the program wrote into its logs."""
+        return "".join(path.read_text(encoding="utf-8") for path in self.home.rglob("*.log"))
 
     def close(self) -> None:
         """Close the terminal: the kernel sends SIGHUP."""

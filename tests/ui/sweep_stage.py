@@ -28,6 +28,7 @@ from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.dialogs import AskScreen
 from sparktop.ui.screens.sweep import SweepScreen
 from stage.rehearsal import Rehearsal, RouterPart
+from tests.known import known
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import Clock, PlayedSweep
 from tests.ui.board import Board
@@ -257,8 +258,7 @@ class SweepStage(Board):
 
     async def over(self) -> None:
         """Wait until the sweep is over and drawn."""
-        task = self.sweeping._task
-        assert task is not None
+        task = known(self.sweeping._task)
         await task
         await self.pilot.pause()
 

@@ -19,6 +19,7 @@ from sparktop.ui.keys import clicked_key
 from sparktop.ui.remembered import recall
 from sparktop.ui.screens.dialogs import LimitsScreen, MarkScreen
 from stage.rehearsal import Outage, Rehearsal, RouterPart
+from tests.known import known
 from tests.ui.board import SIZES, Board
 
 SERVER_A, SERVER_B = PanelKey("backend", "spark-a"), PanelKey("backend", "spark-b")
@@ -68,8 +69,7 @@ async def test_the_picture_is_as_large_as_the_terminal_and_goes_on() -> None:
         assert board.rows[1:-2] == held[1:-2]
         await board.press("p")
         assert "REWIND" not in board.text
-        assert board.overview.shown is not None
-        assert board.overview.shown.at == rehearsal.store.snapshot().at
+        assert known(board.overview.shown).at == rehearsal.store.snapshot().at
 
 
 async def test_keys_select_open_and_go_back() -> None:
@@ -354,8 +354,7 @@ async def test_themes_go_round_and_restyle_everything() -> None:
         themes = []
         for _ in palettes():
             await board.press("t")
-            style = next(iter(board.canvas.render_line(0))).style
-            assert style is not None
+            style = known(next(iter(board.canvas.render_line(0))).style)
             assert style.bgcolor is not None
             themes.append(board.app.theme)
         assert sorted(themes) == sorted(palettes())

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import struct
-import termios
 from pathlib import Path
 
 import pytest
 
 from tests.ui.pseudo_terminal import Terminal
-from tests.ui.test_hangups import children, ended, watched
+from tests.ui.test_hangups import children, outlived_by
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
-ROWS, COLUMNS = 24, 80
 
 
 @pytest.mark.parametrize(
@@ -31,19 +27,14 @@ async def test_a_scenario_starts_shows_and_ends(
 
     Bytes before it that are no UTF-8, as of a Latin-1 terminal, are no keys.
     """
-    terminal = Terminal(tmp_path)
-    fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    terminal = Terminal(tmp_path, (80, 24))
     async with terminal.running("demo", "--scenario", scenario) as process:
         for name in names:
             await terminal.until(name)
         pids = children(process.pid)
         assert len(pids) == 1
-        with watched(pids) as descriptors:
+        async with outlived_by(*pids):
             terminal.type(b"\xff\xe9q")
             assert await process.wait() == 0
-            for descriptor in descriptors:
-                await ended(descriptor)
     assert b"Traceback" not in terminal.seen
-    assert not list((tmp_path / ".local").rglob("*.log")) or "Traceback" not in "".join(
-        path.read_text() for path in (tmp_path / ".local").rglob("*.log")
-    )
+    assert "Traceback" not in terminal.logs()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import re
-import struct
-import termios
 from pathlib import Path
 
 import pytest
 
+from tests.known import known
 from tests.ui.pseudo_terminal import Terminal
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(60)]
@@ -29,16 +27,11 @@ class Posts:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Read one request and accept it."""
         head = await reader.readuntil(b"\r\n\r\n")
-        found = re.search(rb"content-length: (\d+)", head.lower())
-        assert found is not None
+        found = known(re.search(rb"content-length: (\d+)", head.lower()))
         self.seen.put_nowait(head + await reader.readexactly(int(found[1])))
         writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
         await writer.drain()
         writer.close()
-
-
-def logs(folder: Path) -> str:
-    return "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.log"))
 
 
 async def test_a_server_that_does_not_answer_reaches_a_person(tmp_path: Path) -> None:
@@ -63,9 +56,8 @@ url = "http://127.0.0.1:9"
 """,
         encoding="utf-8",
     )
-    terminal = Terminal(tmp_path)
+    terminal = Terminal(tmp_path, (80, 24))
     terminal.env["ALERT_TOKEN"] = SECRET
-    fcntl.ioctl(terminal.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
     async with terminal.running("--config", "events.toml") as process:
         while NOTIFIED.search(terminal.seen) is None:
             await terminal.more()
@@ -77,13 +69,10 @@ url = "http://127.0.0.1:9"
     assert f"authorization: bearer {SECRET}".encode() in head.lower()
     document = json.loads(body)
     assert json.loads((tmp_path / "got").read_text(encoding="utf-8")) == document
-    assert (document["schema"], document["kind"], document["phase"]) == (
-        "sparktop.event/1",
-        "unreachable",
-        "begin",
-    )
+    said = (document["schema"], document["kind"], document["phase"])
+    assert said == ("sparktop.event/1", "unreachable", "begin")
     assert terminal.seen.count(b"\x1b]9;") == 1
     assert b"Traceback" not in terminal.seen
     shown = terminal.seen.decode(errors="replace") + (tmp_path / "got.env").read_text(encoding="utf-8")
-    assert SECRET not in shown + logs(tmp_path)
-    assert "secret-path" not in shown + logs(tmp_path)
+    assert SECRET not in shown + terminal.logs()
+    assert "secret-path" not in shown + terminal.logs()

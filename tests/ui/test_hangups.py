@@ -6,8 +6,8 @@ import asyncio
 import os
 import signal
 import termios
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,14 @@ LEFT = b"\x1b[?1049l"
 """Ends it."""
 
 
+@asynccontextmanager
+async def viewing(terminal: Terminal, *leader: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the viewer until the block ends, from its first picture on."""
+    async with terminal.running(VIEWER, leader=leader) as process:
+        await terminal.until(DRAWN)
+        yield process
+
+
 def children(pid: int) -> list[int]:
     """Return the child processes of a process."""
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
@@ -35,22 +43,18 @@ def is_stopped(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
 
-@contextmanager
-def watched(pids: list[int]) -> Iterator[list[int]]:
-    """Yield descriptors that become readable when the processes have ended."""
-    with ExitStack() as stack:
-        descriptors = [os.pidfd_open(pid) for pid in pids]
-        for descriptor in descriptors:
-            stack.callback(os.close, descriptor)
-        yield descriptors
-
-
-async def ended(descriptor: int) -> None:
-    """Wait for a process's end."""
-    loop, end = asyncio.get_running_loop(), asyncio.Event()
-    loop.add_reader(descriptor, end.set)
-    await end.wait()
-    loop.remove_reader(descriptor)
+@asynccontextmanager
+async def outlived_by(*pids: int) -> AsyncIterator[None]:
+    """Wait at the end of the block until these processes have ended."""
+    assert pids
+    descriptors, loop = [os.pidfd_open(pid) for pid in pids], asyncio.get_running_loop()
+    yield
+    for descriptor in descriptors:
+        end = asyncio.Event()
+        loop.add_reader(descriptor, end.set)
+        await end.wait()
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +65,7 @@ async def test_a_terminal_that_nobody_reads_does_not_hold_the_program(
 ) -> None:
     """Where every write blocks, a signal still ends the viewer, with the signal's exit code."""
     terminal = Terminal(tmp_path)
-    async with terminal.running(VIEWER) as process:
-        await terminal.until(DRAWN)
+    async with viewing(terminal) as process:
         terminal.fill()
         process.send_signal(number)
         assert await process.wait() == code
@@ -73,14 +76,10 @@ async def test_the_demo_ends_with_a_terminal_that_nobody_reads(tmp_path: Path) -
     terminal = Terminal(tmp_path)
     async with terminal.running("demo", "--load", "0") as process:
         await terminal.until(b"spark-b")
-        pids = children(process.pid)
-        assert pids
-        with watched(pids) as descriptors:
+        async with outlived_by(*children(process.pid)):
             terminal.fill()
             process.send_signal(signal.SIGTERM)
             assert await process.wait() == 143
-            for descriptor in descriptors:
-                await ended(descriptor)
 
 
 @pytest.mark.parametrize("numbers", [(signal.SIGHUP, signal.SIGCONT), (signal.SIGCONT, signal.SIGHUP)])
@@ -89,8 +88,7 @@ async def test_the_kernels_two_signals_end_it_once(
 ) -> None:
     """SIGHUP and SIGCONT, which the kernel sends together: the exit code is that of SIGHUP."""
     terminal = Terminal(tmp_path)
-    async with terminal.running(VIEWER) as process:
-        await terminal.until(DRAWN)
+    async with viewing(terminal) as process:
         for number in numbers:
             process.send_signal(number)
         assert await process.wait() == 129
@@ -99,10 +97,9 @@ async def test_the_kernels_two_signals_end_it_once(
 async def test_a_suspended_viewer_ends_with_its_terminal(tmp_path: Path) -> None:
     """One that was put to sleep wakes up with its terminal gone, takes it no more, and ends."""
     terminal = Terminal(tmp_path)
-    async with terminal.running(VIEWER) as process:
-        await terminal.until(DRAWN)
+    async with viewing(terminal) as process:
         process.send_signal(signal.SIGTSTP)
-        await terminal.until(b"\x1b[?1049l")
+        await terminal.until(LEFT)
         while not is_stopped(process.pid):
             pass
         terminal.close()
@@ -113,13 +110,8 @@ async def test_a_suspended_viewer_ends_with_its_terminal(tmp_path: Path) -> None
 async def test_ctrl_z_gives_the_terminal_back_until_fg(tmp_path: Path) -> None:
     """The shell has the terminal as it was; fg draws everything again, several times; q then ends it."""
     terminal = Terminal(tmp_path)
-    shell = (
-        "bash",
-        "-c",
-        'set -m; "$0" "$@"; for n in 1 2 3; do echo given back $n; read -r line; fg; done; exit $?',
-    )
-    async with terminal.running(VIEWER, leader=shell) as process:
-        await terminal.until(DRAWN)
+    script = 'set -m; "$0" "$@"; for n in 1 2 3; do echo given back $n; read -r line; fg; done; exit $?'
+    async with viewing(terminal, "bash", "-c", script) as process:
         (viewer,) = children(process.pid)
         for number in range(1, 4):
             before = len(terminal.seen)
@@ -140,9 +132,8 @@ async def test_ctrl_z_gives_the_terminal_back_until_fg(tmp_path: Path) -> None:
 async def test_errors_in_a_file_leave_the_screen_to_the_terminal(tmp_path: Path) -> None:
     """`sparktop 2>file` opens the screen and leaves it again; the file has no escape sequence."""
     terminal = Terminal(tmp_path)
-    async with terminal.running(VIEWER, leader=("sh", "-c", '"$0" "$@" 2>errors; exit $?')) as process:
-        await terminal.until(ENTERED)
-        await terminal.until(DRAWN)
+    async with viewing(terminal, "sh", "-c", '"$0" "$@" 2>errors; exit $?') as process:
+        assert ENTERED in terminal.seen
         terminal.type(b"q")
         assert await process.wait() == 0
         assert LEFT in terminal.seen
@@ -152,8 +143,7 @@ async def test_errors_in_a_file_leave_the_screen_to_the_terminal(tmp_path: Path)
 async def test_ctrl_z_without_a_shell_stops_nothing(tmp_path: Path) -> None:
     """Where nobody could resume it, as in a window of its own, it says so and lives on."""
     terminal = Terminal(tmp_path)
-    async with terminal.running(VIEWER) as process:
-        await terminal.until(DRAWN)
+    async with viewing(terminal) as process:
         terminal.type(b"\x1a")
         await terminal.until(b"no shell is behind this terminal")
         assert not is_stopped(process.pid)
@@ -167,13 +157,9 @@ async def test_serving_ends_with_its_terminal(tmp_path: Path, leader: tuple[str,
     terminal = Terminal(tmp_path)
     async with terminal.running("demo", "--serve", "--load", "0", leader=leader) as process:
         await terminal.until(b"Ctrl+C ends")
-        pids = children(children(process.pid)[0] if leader else process.pid)
-        assert pids
-        with watched(pids) as descriptors:
+        async with outlived_by(*children(children(process.pid)[0] if leader else process.pid)):
             terminal.close()
             assert await process.wait() == 129
-            for descriptor in descriptors:
-                await ended(descriptor)
 
 
 def test_a_terminal_that_went_away_before_the_wait_ends_it() -> None:

@@ -14,6 +14,7 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.panels.board.layout import PanelKey
 from sparktop.ui.screens.sweep_editor import SweepEditor, TargetList
 from stage.fleet import RehearsedFleet
+from tests.known import known
 from tests.ui.board import Board, Size
 from tests.ui.sweep_stage import noted_by, press
 
@@ -187,8 +188,7 @@ async def test_a_fleet_of_a_prometheus_opens_group_and_samples() -> None:
     async with Board(scraped).on(SMALL) as board:
         board.overview.want_group = want
         await board.press("down", "enter", "down", "enter")
-        group = board.zoomed()
-        assert group is not None
+        group = known(board.zoomed())
         assert group.kind == "scraped"
         await board.press("escape", "enter", "down", "enter")
         assert (wanted, board.zoomed()) == ([group.name], None)
@@ -197,8 +197,7 @@ async def test_a_fleet_of_a_prometheus_opens_group_and_samples() -> None:
         assert kind(board.selected()) == Top.WAITING
         chosen = board.selected()
         await board.press("enter")
-        assert chosen is not None
-        assert board.zoomed() == PanelKey("scraped", f"group-{int(chosen.name[1:]) % 12:02d}")
+        assert board.zoomed() == PanelKey("scraped", f"group-{int(known(chosen).name[1:]) % 12:02d}")
 
 
 async def test_groups_hold_their_places_for_seconds_and_a_filter_orders_them_at_once() -> None:

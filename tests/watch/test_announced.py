@@ -17,6 +17,7 @@ from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import Store
 from sparktop.watch import state_files
 from sparktop.watch.state_files import announced_loads, follow_announced
+from tests.known import known
 
 pytestmark = pytest.mark.process
 
@@ -44,8 +45,7 @@ def other(env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
         text=True,
         env={**os.environ, **env},
     ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "on\n"
+        assert known(process.stdout).readline() == "on\n"
         yield process
         if process.stdin is not None and not process.stdin.closed:
             process.stdin.close()

@@ -18,6 +18,7 @@ from sparktop.sources.source import Source
 from sparktop.store import SourceKey, Store
 from sparktop.watch.ranks import RankAsker
 from tests.hardware.ras.examples import answer
+from tests.known import known
 from tests.virtual_loop import VirtualLoop
 
 NODES = ("spark-a", "spark-b")
@@ -70,9 +71,7 @@ class Watching:
         """Wait until all rounds have ended; return what is shown then."""
         await asyncio.gather(*self.tasks)
         self._polls.cancel()
-        shown = self.store.ranks.view("b", asyncio.get_running_loop().time())
-        assert shown is not None
-        return shown
+        return known(self.store.ranks.view("b", asyncio.get_running_loop().time()))
 
 
 def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:

@@ -14,6 +14,7 @@ from sparktop.hardware.ras import RasReader, library_path, loaded_nccl, parse_ad
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksAnswer, RanksReply
 from tests.hardware.ras.examples import answer
+from tests.known import known
 
 pytestmark = pytest.mark.outside
 NOTHING = Path("/nonexistent")
@@ -36,8 +37,7 @@ async def asked(
 async def found_of(made: RasReader) -> RanksAnswer:
     reply = await made.ask()
     assert isinstance(reply, RanksReply), reply
-    assert reply.answer is not None
-    return reply.answer
+    return known(reply.answer)
 
 
 async def failure_of(made: RasReader) -> Failure:

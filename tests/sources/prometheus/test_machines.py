@@ -27,6 +27,7 @@ from sparktop.sources.prometheus.machines import (
     placing_among,
     sample_of,
 )
+from tests.known import known
 
 
 class Answering(PrometheusClient):
@@ -52,9 +53,7 @@ def joined(*series: TimeSeries) -> ScrapedMachine:
 async def read(*series: TimeSeries) -> NodeSample:
     """Return the sample of the only machine that these series are of."""
     machine = joined(*series)
-    found = sample_of(machine, await newest_samples(Answering(*series), "", [machine], 15.0), 100.0)
-    assert found is not None
-    return found
+    return known(sample_of(machine, await newest_samples(Answering(*series), "", [machine], 15.0), 100.0))
 
 
 class Failing(PrometheusClient):

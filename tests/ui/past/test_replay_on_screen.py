@@ -15,6 +15,7 @@ from sparktop.recording.replay import Replay
 from sparktop.store.store import Journals
 from sparktop.ui.app import ReplayApp
 from stage.rehearsal import START, Outage, Rehearsal
+from tests.known import known
 from tests.ui.board import Board
 from tests.ui.pseudo_terminal import Terminal
 
@@ -58,8 +59,7 @@ class Stage(Board):
     @property
     def at(self) -> float:
         """The time of the moment that is shown."""
-        assert self.overview.shown is not None
-        return self.overview.shown.at
+        return known(self.overview.shown).at
 
 
 async def test_e_explains_a_moment_of_a_recording(path: Path) -> None:
@@ -94,8 +94,7 @@ async def test_keys_move_the_moment(path: Path) -> None:
         await stage.press("left_curly_bracket")
         assert stage.at == pytest.approx(42, abs=2)
         await stage.press("left_square_bracket")
-        assert stage.overview.shown is not None
-        assert all(one.ok for one in stage.overview.shown.backends)
+        assert all(one.ok for one in known(stage.overview.shown).backends)
         await stage.press("home")
         assert stage.at < 3
         await stage.press("g", *"20s ago", "enter")

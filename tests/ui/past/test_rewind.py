@@ -9,6 +9,7 @@ import pytest
 from sparktop.model.event import Severity
 from sparktop.model.snapshot import Snapshot
 from stage.rehearsal import START, Outage, Rehearsal
+from tests.known import known
 from tests.ui.board import SIZES, Board
 
 pytestmark = pytest.mark.outside
@@ -46,9 +47,7 @@ class Stage(Board):
     @property
     def shown(self) -> Snapshot:
         """The snapshot on the screen."""
-        shown = self.overview.shown
-        assert shown is not None
-        return shown
+        return known(self.overview.shown)
 
 
 @pytest.fixture

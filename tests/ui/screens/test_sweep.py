@@ -9,6 +9,7 @@ import pytest
 from sparktop.model.load import Level
 from sparktop.panels.sweep.table import default_key
 from sparktop.ui.screens.sweep import SweepPage, SweepScreen
+from tests.known import known
 from tests.ui.board import SIZES
 from tests.ui.sweep_stage import SweepStage, key
 
@@ -144,8 +145,7 @@ async def test_a_click_on_the_highlighted_level_opens_it(stage: SweepStage) -> N
     """The level that is highlighted before any was chosen is selected as one that was."""
     async with stage.on():
         await done_and_open(stage)
-        view = stage.full._view
-        assert view is not None
+        view = known(stage.full._view)
         level = default_key(view)
         assert chosen(stage) is None
         y = next(row for row, drawn in stage.full._level_by_row.items() if drawn == level)

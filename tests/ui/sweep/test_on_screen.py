@@ -21,6 +21,7 @@ from sparktop.sweep.session import Stage
 from sparktop.ui.screens.dialogs import AskScreen, QuitScreen
 from sparktop.ui.screens.help import HelpScreen
 from sparktop.ui.screens.sweep import SweepScreen
+from tests.known import known
 from tests.ui.sweep_stage import PRESET, PlayedRunner, SweepStage
 
 SWEEP = PanelKey("sweep", "")
@@ -353,5 +354,4 @@ async def test_a_generator_that_does_not_end_does_not_hold_the_program(
     async with stage.on():
         await stage.start()
     assert stage.stopped_by() == "the program ended"
-    assert stage.sweeping._task is not None
-    assert stage.sweeping._task.cancelled()
+    assert known(stage.sweeping._task).cancelled()

@@ -12,6 +12,7 @@ import pytest
 
 from sparktop.model.failure import FailureKind
 from sparktop.store import Store
+from tests.known import known
 from tests.prometheus.prometheus_server import configured_prometheus, victoria_metrics
 from tests.sources.installed import installed
 from tests.watch.prometheus.certificates import make_certificates
@@ -49,12 +50,10 @@ async def test_victoria_metrics(tmp_path: Path) -> None:
                 shown = store.snapshot()
                 assert [one.group for one in shown.backends] == [shown.backends[0].model] * 2
                 # Its list of targets has no interval: the pace is that of the samples.
-                assert shown.backends[0].scrape is not None
-                assert shown.backends[0].scrape.every_s == 1.0
+                assert known(shown.backends[0].scrape).every_s == 1.0
                 del found.text["one-vllm-spark-1:8000"]
                 await look_until(feed, store, lambda one: one.snapshot().backends[0].failure is not None)
-                failure = store.snapshot().backends[0].failure
-                assert failure is not None
+                failure = known(store.snapshot().backends[0].failure)
                 assert failure.message.startswith("main cannot scrape it (up is 0)")
             async with watched(url, "one") as (feed, store):
                 await look_until(
