@@ -7,11 +7,12 @@ more lines than fit, the least severe ones are only counted.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from math import inf, isfinite, sqrt
+from itertools import chain
+from math import inf, sqrt
 from operator import attrgetter
-from statistics import fmean, stdev
+from statistics import variance
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -22,20 +23,18 @@ from sparktop.model.figures import Figure
 from sparktop.model.judgement import Name, whole_percent_change
 from sparktop.model.snapshot import QUIET_SPEEDS, BackendState
 from sparktop.moments.moment import (
+    ALL,
     AROUND_S,
-    BACKEND,
     FIGURES,
     FINDING,
-    NODE,
     STATE,
     FactChange,
     Moment,
-    QuantileBounds,
-    figure_texts,
-    mean_bounds,
+    Point,
+    figure_text,
+    summary,
     weightiest,
 )
-from sparktop.recording.records import Range
 from sparktop.store.event_log import FOLDED_FROM
 
 PAGE_LINES = 30
@@ -50,6 +49,10 @@ _MOST_LABELS, _MOST_MOVED = 6, 12
 """Most labels of what had no room, and figures that are listed as moved."""
 _LEAST_SHARE = 0.1
 """Smallest change of a mean, relative to the larger one, that is one."""
+_ALL_FIGURES = "All figures"
+"""Title of the change of a server or machine that is new, or gone."""
+_UNITS_OF_DIFFERENCE = {"%": "points", "°C": "°C"}
+"""Units of figures whose change has no percent of its own, and those of their differences."""
 _FACTOR_FROM = 10.0
 """Growth from which on it is a factor, not a percentage."""
 _WHOLE_POINTS_FROM = 10.0
@@ -124,43 +127,26 @@ class FigureChange(Struct, frozen=True):
     subject: str
     before: str
     after: str
-    share: float
-    """Difference / the larger of both means, with its sign; infinite for figures known on one side only."""
+    change: str
+    """As text: percent of the mean before, or a difference of percentages or temperatures; "new", "gone"."""
     factor: float = inf
     """The larger mean / the smaller one, both raised to `_NOTABLE` first: 0 % to 3 % is no large factor."""
-    difference: float | None = None
-    """After - before, of a figure that has no percent of its own."""
-    unit: str = ""
-    """Of `difference`: "points" of percent, or "°C"."""
-    is_least: bool = False
-    """Whether the figures lie between bounds and may differ by more."""
+    share: float = inf
+    """Difference / the larger of both means."""
 
     def words(self, subject: str) -> str:
         """Return the change as text; `subject` is the name of its server or machine, as it is to be shown."""
-        if not isfinite(self.share):
-            return f"{subject} is {share_words(self.share)}"
+        if self.title == _ALL_FIGURES:
+            return f"{subject} is {self.change}"
         return f"{self.title} of {subject} {self.before} → {self.after} ({self.change})"
 
-    @property
-    def change(self) -> str:
-        """The change as text: percent of the mean before, or a difference of percentages or temperatures."""
-        if self.difference is None:
-            return f"{'at least ' * self.is_least}{share_words(self.share)}"
-        decimals = 0 if abs(self.difference) >= _WHOLE_POINTS_FROM else 1
-        return f"{signed(self.difference, decimals)} {self.unit}"
 
-
-def share_words(share: float) -> str:
-    """Return `FigureChange.share` as text, as a change of the mean before: "+40 %", "gone", "new"."""
-    if not isfinite(share):
-        return "gone" if share < 0 else "new"
-    if share >= 1:
+def change_words(before: float, after: float) -> str:
+    """Return a change of a mean, relative to that before, as text: "+40 %", "12 ×", "from 0"."""
+    if not before:
         return "from 0"
-    # A share is of the larger mean, which is the one before only where the figure fell.
-    change = share if share < 0 else share / (1 - share)
-    if change >= _FACTOR_FROM:
-        return f"{1 + change:.0f} ×"
-    return whole_percent_change(100 * change)
+    change = after / before - 1
+    return f"{1 + change:.0f} ×" if change >= _FACTOR_FROM else whole_percent_change(100 * change)
 
 
 def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, ...], str]:
@@ -173,9 +159,9 @@ def what_happened(moment: Moment, most: int = PAGE_LINES) -> tuple[tuple[Line, .
         labels = Counter[str]()
         for line in left_out:
             labels[line.label] += line.count
-        counts = [f"{count} × {label}" for label, count in labels.most_common(_MOST_LABELS)]
-        more = sum(labels.values()) - sum(count for _, count in labels.most_common(_MOST_LABELS))
-        counts += [f"{more} others"] if more else []
+        counts = [f"{count} × {label}" for label, count in labels.most_common()]
+        more = sum(count for _, count in labels.most_common()[_MOST_LABELS:])
+        counts[_MOST_LABELS:] = [f"{more} others"] if more else []
         remark = f"Without a line of their own, since they weigh less: {', '.join(counts)}."
     return tuple(sorted(chosen, key=lambda line: (line.at, -line.severity.rank))), remark
 
@@ -214,7 +200,7 @@ def pivot(moment: Moment, at: datetime | None = None) -> Event | None:
             *(event for event in moment.events if at <= event.at and event.since < at + minute),
             *(
                 Event(alert.since, alert.severity, alert.subject, alert.message, about=alert.id)
-                for alert, last in ((spell.alert, spell.last) for spell in moment.alerts)
+                for alert, last in moment.alerts
                 if max(at - minute, moment.start) <= alert.since < at + minute and last >= at
             ),
         ),
@@ -227,30 +213,18 @@ class Around(Struct, frozen=True):
 
     at: datetime
     """What divides the two minutes: the main event, else the moment itself."""
-    changes: tuple[FigureChange, ...]
+    changes: tuple[FigureChange, ...] = ()
     """Figures that changed by more than their scatter, those that changed most first."""
-    before_s: float
-    """Seconds before the moment that are recorded."""
-    after_s: float
-    """The same after it."""
+    too_short: str = ""
+    """A sentence on how little is recorded, where it is too little for a comparison; else ""."""
     main_event: Event | None = None
     lines: tuple[Line, ...] = ()
     """Those of `main_lines`."""
 
     @property
-    def is_comparable(self) -> bool:
-        """Whether enough is recorded on both sides."""
-        return min(self.before_s, self.after_s) >= LEAST_SIDE_S
-
-    @property
     def why_none(self) -> str:
         """Why no figure changed, as a sentence; "" if one did."""
-        if not self.is_comparable:
-            return (
-                f"Too short to compare before and after: {self.before_s:.0f} s are known before this moment "
-                f"and {self.after_s:.0f} s after it, and {LEAST_SIDE_S:.0f} s each are needed."
-            )
-        return "" if self.changes else "No figure moved by more than its scatter."
+        return self.too_short or ("" if self.changes else "No figure moved by more than its scatter.")
 
     def headline(self, name: Name, text: Callable[[str], str], clock: Clock) -> str:
         """Return the lines and the figure that changed most, in a row.
@@ -262,7 +236,7 @@ class Around(Struct, frozen=True):
             for line in self.lines
         ]
         parts += [change.words(name(change.subject)) for change in self.changes[:1]]
-        if not parts and not self.is_comparable:
+        if not parts and self.too_short:
             return "too short to compare before and after"
         return "; ".join(parts) or "nothing changed by more than its scatter"
 
@@ -281,73 +255,81 @@ def around(moment: Moment, lines: Sequence[Line], at: datetime, minute: datetime
 def compare_minutes(moment: Moment, at: datetime) -> Around:
     """Return how figures differ in the minute before and after `at`."""
     window = timedelta(seconds=AROUND_S)
-    sides = (
-        (max(moment.start, at - window), at - timedelta(microseconds=1)),
-        (at, min(moment.end, at + window)),
-    )
+    before = (max(moment.start, at - window), at - timedelta(microseconds=1))
+    after = (at, min(moment.end, at + window))
+    before_s, after_s = (_recorded_s(moment, at, side) for side in (before, after))
+    if min(before_s, after_s) < LEAST_SIDE_S:
+        sentence = (
+            f"Too short to compare before and after: {before_s:.0f} s are known before this moment and "
+            f"{after_s:.0f} s after it, and {LEAST_SIDE_S:.0f} s each are needed."
+        )
+        return Around(at, too_short=sentence)
     changes: list[FigureChange] = []
-    recorded_s = [0.0, 0.0]
-    sources = dict.fromkeys((kind, name) for kind, name, _ in moment.series if kind in {BACKEND, NODE})
-    for kind, name in sources:
-        has_values = [False, False]
-        for figure in FIGURES:
-            if figure.of != kind:
-                continue
-            points = [moment.values_between(figure, name, *side) for side in sides]
-            before, after = ([value for _, value in side if value is not None] for side in points)
-            bounds = sorted(moment.bounds.get((kind, name, figure.name), ()))
-            changes += _figure_change(figure, name, before, after, bounds)
-            has_values = [has_values[0] or bool(before), has_values[1] or bool(after)]
-            for number, side in enumerate(points):
-                apart_s = [abs(at.timestamp() - stamp) for stamp, _ in side]
-                recorded_s[number] = max([recorded_s[number], *apart_s])
-        if has_values == [False, True]:
-            changes.append(FigureChange("All figures", name, "unknown", "known", inf))
-        elif has_values == [True, False]:
-            changes.append(FigureChange("All figures", name, "known", "unknown", -inf))
-    changes.sort(key=lambda change: (-change.factor, -abs(change.share)))
-    compared = Around(at, tuple(changes[:_MOST_MOVED]), recorded_s[0], recorded_s[1])
-    return compared if compared.is_comparable else replace(compared, changes=())
+    for kind, name in dict.fromkeys((kind, name) for kind, name, _ in moment.series if kind != ALL):
+        was_known = is_known = False
+        for figure in (figure for figure in FIGURES if figure.of == kind):
+            known_before, known_after = (
+                [point for point in moment.points_between(figure, name, *side) if point.value is not None]
+                for side in (before, after)
+            )
+            changes += _figure_change(figure, name, known_before, known_after)
+            was_known, is_known = was_known or bool(known_before), is_known or bool(known_after)
+        if is_known and not was_known:
+            changes.append(FigureChange(_ALL_FIGURES, name, "unknown", "known", "new"))
+        elif was_known and not is_known:
+            changes.append(FigureChange(_ALL_FIGURES, name, "known", "unknown", "gone"))
+    changes.sort(key=lambda change: (-change.factor, -change.share))
+    return Around(at, tuple(changes[:_MOST_MOVED]))
+
+
+def _recorded_s(moment: Moment, at: datetime, side: tuple[datetime, datetime]) -> float:
+    """Return the distance of `at` from the farthest reading of a server or machine on a side of it."""
+    start, end = (time.timestamp() for time in side)
+    all_values = (values for (kind, _, _), values in moment.series.items() if kind != ALL)
+    stamps = (stamp for stamp, *_ in chain.from_iterable(all_values) if start <= stamp <= end)
+    return max((abs(at.timestamp() - stamp) for stamp in stamps), default=0.0)
 
 
 def _figure_change(
-    figure: Figure,
-    name: str,
-    before: Sequence[float],
-    after: Sequence[float],
-    bounds: Collection[QuantileBounds],
+    figure: Figure, name: str, before: Sequence[Point], after: Sequence[Point]
 ) -> list[FigureChange]:
-    """Return the change of a figure in a list; [] if it may be scatter.
+    """Return the change of a figure, from its known values, in a list; [] if it may be scatter.
 
-    Between means that lie somewhere in `bounds` it is the least that is possible, perhaps none.
+    Between means that lie somewhere between bounds it is the least that is possible, perhaps none.
     """
     if min(len(before), len(after)) < _LEAST_VALUES:
         return []
-    ranges = [Range(min(values), fmean(values), max(values)) for values in (before, after)]
-    (low_before, high_before), (low_after, high_after) = intervals = [
-        mean_bounds(values, bounds) or (values.mean, values.mean) for values in ranges
-    ]
+    means = [summary(points)[1] for points in (before, after)]
+    (low_before, high_before), (low_after, high_after) = (mean.ends for mean in means)
     if max(low_before, low_after) <= min(high_before, high_after):
         return []
     rises = high_before < low_after
     mean_before, mean_after = (high_before, low_after) if rises else (low_before, high_after)
-    largest = max(abs(mean_before), abs(mean_after))
+    larger = max(mean_before, mean_after)
     difference = mean_after - mean_before
-    standard_error = sqrt(stdev(before) ** 2 / len(before) + stdev(after) ** 2 / len(after))
-    if abs(difference) <= max(_LEAST_SHARE * largest, _LEAST_STANDARD_ERRORS * standard_error):
+    standard_error = sqrt(sum(_mean_variance(points) for points in (before, after)))
+    if abs(difference) <= max(_LEAST_SHARE * larger, _LEAST_STANDARD_ERRORS * standard_error):
         return []
-    text_before, text_after = (figure_texts(figure, values, bounds)[1] for values in ranges)
+    text_before, text_after = (figure_text(figure, mean) for mean in means)
     if text_before == text_after:
         return []
-    least = _NOTABLE.get(figure.unit, 0.0)
-    smaller, larger = sorted((max(abs(mean_before), least), max(abs(mean_after), least)))
-    factor = larger / smaller if smaller else inf
-    unit = {"%": "points", "°C": "°C"}.get(figure.unit, "")
-    with_unit = difference if unit else None
-    change = FigureChange(
-        figure.title, name, text_before, text_after, difference / largest, factor, with_unit, unit
-    )
-    return [replace(change, is_least=any(low != high for low, high in intervals))]
+    if figure.unit in _UNITS_OF_DIFFERENCE:
+        decimals = 0 if abs(difference) >= _WHOLE_POINTS_FROM else 1
+        change = f"{signed(difference, decimals)} {_UNITS_OF_DIFFERENCE[figure.unit]}"
+    else:
+        at_least = "at least " if any(mean.between for mean in means) else ""
+        change = f"{at_least}{change_words(mean_before, mean_after)}"
+    notable = _NOTABLE.get(figure.unit, 0.0)
+    least = max(notable, min(mean_before, mean_after))
+    factor = max(notable, larger) / least if least else inf
+    return [
+        FigureChange(figure.title, name, text_before, text_after, change, factor, abs(difference) / larger)
+    ]
+
+
+def _mean_variance(points: Sequence[Point]) -> float:
+    """Return the variance of the mean of values of which all are known."""
+    return variance(point.value or 0.0 for point in points) / len(points)
 
 
 def _lines_of_span(moment: Moment) -> list[Line]:
@@ -375,7 +357,7 @@ def _lines_of_span(moment: Moment) -> list[Line]:
     ]
     lines += [
         Line(start, "recording", "no readings", "no readings", Severity.WARNING, end)
-        for start, end in moment.readings.gaps
+        for start, end in moment.gaps
     ]
     lines.sort(key=attrgetter("at"))
     return _with_ends_of_starts(lines)

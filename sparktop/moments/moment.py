@@ -5,13 +5,15 @@ Metrics over time, verdicts, events, marks, and the last snapshot.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain, pairwise
+from itertools import chain, pairwise, product
 from math import inf, isfinite
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -38,14 +40,13 @@ from sparktop.recording.past import Past, PastPicture
 from sparktop.recording.player import (
     GAP_S,
     WARM_UP_S,
-    FrameStart,
     Player,
     Recording,
     Span,
     records_in,
     snapshots_in,
 )
-from sparktop.recording.records import Announced, Range, sweep_of
+from sparktop.recording.records import Announced, sweep_of
 from sparktop.recording.when import time_words
 from sparktop.report import cell
 from sparktop.report.tables import is_large, keep_worst, omission
@@ -64,8 +65,24 @@ SeriesKey = tuple[str, str, str]
 """Kind, name of the source, and field of the metric (see `Figure`)."""
 
 
-QuantileBounds = tuple[float, float]
-"""(lowest, highest) seconds of a quantile: 0 and infinity where only the other one is known."""
+Between = tuple[float, float]
+"""Between what a value lies: 0 and infinity where only the other bound is known."""
+
+
+class Point(NamedTuple):
+    """A value of a metric at a time."""
+
+    at: float
+    """Unix seconds."""
+    value: float | None
+    """None is a gap."""
+    between: Between | None = None
+    """The bounds of a quantile of which no digit is sure, or of a minute's mean the extremes; else None."""
+
+    @property
+    def ends(self) -> Between:
+        """Between what it lies: twice the value itself where that is sure."""
+        return self.between or (self.value or 0.0, self.value or 0.0)
 
 
 class Spell(Struct, frozen=True):
@@ -86,6 +103,11 @@ class Spell(Struct, frozen=True):
         return self.word + ("" if self.balance is None else self.balance.sweep_words)
 
     @property
+    def is_bad(self) -> bool:
+        """Whether the verdict on a group calls for action."""
+        return self.speed is None and BalanceWord(self.word).bad
+
+    @property
     def since(self) -> datetime:
         """When the verdict began: before `start` where it is known to have held before the range."""
         begun = None if self.balance is None else self.balance.since
@@ -95,13 +117,6 @@ class Spell(Struct, frozen=True):
     def seconds(self) -> float:
         """Seconds for which the verdict held."""
         return (self.end - self.start).total_seconds()
-
-
-class AlertSpell(Struct, frozen=True):
-    """An alert as it was first seen, and when it was last seen to hold."""
-
-    alert: Alert
-    last: datetime
 
 
 class FactChange(Struct, frozen=True):
@@ -139,12 +154,36 @@ class SweepSpan(Struct, frozen=True):
     words: str
 
 
-class Readings(Struct, frozen=True):
-    """Where the values of a report come from, and which times and records are missing in them."""
+class Moment(Struct, frozen=True):
+    """The data of a report on a time span from `start` to `end`."""
 
+    start: datetime
+    end: datetime
+    detail: datetime
+    """From here on every reading was replayed: `start`, or the last minutes of a long range."""
+    shown: Snapshot
+    """At the end."""
+    series: Mapping[SeriesKey, Points] = {}
+    """Metrics over time: those of kind `ALL` in the whole range, others where it was replayed."""
+    spells: tuple[Spell, ...] = ()
+    """Verdicts in the order of their beginning."""
+    alerts: tuple[tuple[Alert, datetime], ...] = ()
+    """Each alert that held where that was replayed, as first seen, and when it was last seen.
+
+    Events that are counted have the last alone.
+    """
+    states: Mapping[str, Mapping[str, float]] = {}
+    """Share of the replayed time (0 to 1) in each state, by backend."""
+    events: tuple[Event, ...] = ()
+    changes: tuple[FactChange, ...] = ()
+    """Changes where every snapshot was replayed, in the order of time."""
+    marks: tuple[tuple[datetime, str], ...] = ()
+    sweeps: tuple[SweepSpan, ...] = ()
+    omission: str = ""
+    """A sentence on the servers and machines that were left out; "" for none."""
     source: str = ""
     """File name of a recording; "" for the running program."""
-    version: str | None = None
+    recorded_by: str | None = None
     """Version of sparktop that recorded it."""
     gaps: tuple[tuple[datetime, datetime], ...] = ()
     """Times without any reading."""
@@ -158,44 +197,13 @@ class Readings(Struct, frozen=True):
     unreadable: int = 0
     """Records that could not be used."""
 
-
-class Moment(Struct, frozen=True):
-    """The data of a report on a time span from `start` to `end`."""
-
-    start: datetime
-    end: datetime
-    detail: datetime
-    """From here on every reading was replayed: `start`, or the last minutes of a long range."""
-    shown: Snapshot
-    """At the end."""
-    series: Mapping[SeriesKey, TimedValues] = {}
-    """Metrics over time: those of kind `ALL` in the whole range, others where it was replayed."""
-    ranges: Mapping[SeriesKey, tuple[tuple[float, float], ...]] = {}
-    """(smallest, largest) value of each minute, for the series of kind `ALL`."""
-    spells: tuple[Spell, ...] = ()
-    """Verdicts in the order of their beginning."""
-    alerts: tuple[AlertSpell, ...] = ()
-    """Each time that an alert held, where that was replayed; events that are counted have the last alone."""
-    states: Mapping[str, Mapping[str, float]] = {}
-    """Share of the replayed time (0 to 1) in each state, by backend."""
-    events: tuple[Event, ...] = ()
-    changes: tuple[FactChange, ...] = ()
-    """Changes where every snapshot was replayed, in the order of time."""
-    marks: tuple[tuple[datetime, str], ...] = ()
-    sweeps: tuple[SweepSpan, ...] = ()
-    readings: Readings = Readings()
-    omission: str = ""
-    """A sentence on the servers and machines that were left out; "" for none."""
-    bounds: Mapping[SeriesKey, frozenset[QuantileBounds]] = {}
-    """Of quantiles of which no digit is sure: all bounds that were met."""
-
     @property
     def is_long(self) -> bool:
         """Whether the range was replayed only in part: its last minutes, and around one event before them."""
         return self.detail > self.start
 
-    def figures(self, kind: str, *, names: Iterable[str]) -> list[tuple[Figure, str, Range]]:
-        """Return (metric, source name, statistics since `detail`) for each known metric of a source.
+    def figures(self, kind: str, *, names: Iterable[str]) -> list[tuple[Figure, str, Summary]]:
+        """Return (metric, source name, summary since `detail`) for each known metric of a source.
 
         The metrics are in the order of `FIGURES`, and the sources of each metric in that of `names`.
         """
@@ -203,17 +211,18 @@ class Moment(Struct, frozen=True):
         for figure in FIGURES:
             names_of_kind = names if figure.of == kind else ()
             for name in names_of_kind:
-                found = stats(self.values_between(figure, name, self.detail, self.end))
-                if found is not None:
-                    found = found if self._is_current(kind, name) else replace(found, last=None)
-                    rows.append((figure, name, found))
+                points = self.points_between(figure, name, self.detail, self.end)
+                if any(point.value is not None for point in points):
+                    least, mean, most, last = summary(points)
+                    last = last if self._is_current(kind, name) else last._replace(value=None, between=None)
+                    rows.append((figure, name, (least, mean, most, last)))
         return rows
 
-    def values_between(self, figure: Figure, name: str, start: datetime, end: datetime) -> TimedValues:
-        """Return the values of a metric of a source from `start` to `end`."""
+    def points_between(self, figure: Figure, name: str, start: datetime, end: datetime) -> list[Point]:
+        """Return the points of a metric of a source from `start` to `end`."""
         low, high = start.timestamp(), end.timestamp()
-        values = self.series.get((figure.of, name, figure.name), ())
-        return [(at, value) for at, value in values if low <= at <= high]
+        points = self.series.get((figure.of, name, figure.name), ())
+        return [point for point in points if low <= point.at <= high]
 
     def _is_current(self, kind: str, name: str) -> bool:
         views = self.shown.backends if kind == BACKEND else self.shown.nodes
@@ -231,133 +240,119 @@ class MomentBuilder:
         self._start, self._end, self._detail = start, end, detail or start
         self._from = self._start
         """Earlier points of the present snapshots are left out."""
-        self._series: dict[SeriesKey, list[tuple[float, float | None]]] = {}
-        self._ranges: dict[SeriesKey, list[tuple[float, float]]] = {}
-        self._spells: dict[tuple[str, str, datetime], Spell] = {}
-        self._states: dict[str, Counter[str]] = {}
-        self._bounds: dict[SeriesKey, set[QuantileBounds]] = {}
+        self._series: dict[SeriesKey, list[Point]] = defaultdict(list)
+        self._bounds: dict[SeriesKey, set[Between]] = defaultdict(set)
+        """Those of quantiles, which histories have as single numbers."""
+        self._spells: dict[tuple[str, str], list[Spell]] = defaultdict(list)
+        """Verdicts by what they are on: a group or a machine, and its name."""
+        self._states: dict[str, Counter[str]] = defaultdict(Counter)
         self._events: list[Event] = []
-        self._alerts: dict[tuple[str, datetime], AlertSpell] = {}
-        self._speeds: dict[str, tuple[str, datetime]] = {}
-        self._changes: list[FactChange] = []
-        self._under_way: tuple[FactChange, ...] | None = None
+        self._alerts: dict[tuple[str, datetime], tuple[Alert, datetime]] = {}
+        self._starts: list[FactChange] | None = None
         """Starts of servers that began before the first snapshot; None before it."""
-        self._facts: dict[_FactKey, str] | None = None
-        """What was so at the snapshot before; None before the first of a part."""
+        self._changes: list[FactChange] = []
+        self._facts: dict[_FactKey, str] = {}
+        """What was so at the snapshot before; empty before the first of a part."""
         self._last: Snapshot | None = None
-        self._taken: Snapshot | None = None
+        self._read: Snapshot | None = None
+        """The last snapshot whose histories were read."""
 
     def add_minute(self, wall: datetime, state: Announced) -> None:
         """Add what the head of a frame announces: verdicts, events, and the summary of the minute before."""
         for name, minute in state.summary.items():
-            key = (ALL, "", name)
-            self._series.setdefault(key, []).append((wall.timestamp(), minute.mean))
-            self._ranges.setdefault(key, []).append((minute.least, minute.most))
+            point = Point(wall.timestamp(), minute.mean, (minute.least, minute.most))
+            self._series[ALL, "", name].append(point)
         words = {word.value for word in BalanceWord}
         for group, (word, since_s) in state.verdicts.items():
-            if word not in words:
-                continue
-            since = datetime.fromtimestamp(min(max(0.0, since_s), wall.timestamp()), UTC)
-            self._extend_spell(clean(group), word, since, wall)
+            if word in words:
+                since = datetime.fromtimestamp(min(max(0.0, since_s), wall.timestamp()), UTC)
+                self._add_verdict(clean(group), word, since, wall)
         self._merge_events(state.events)
 
     def begin(self, start: datetime) -> None:
         """Begin a part of the range at `start`, whose snapshots may come from another store than before."""
         self._read_last()
-        self._last = self._taken = None
+        self._last = self._read = None
         self._from = start
-        self._facts = None
-        self._speeds.clear()
+        self._facts = {}
 
     def add(self, snapshot: Snapshot) -> None:
         """Add a snapshot that is newer than those added before."""
         if self._last is not None and snapshot.at < self._last.at:
             self._read_last()  # the clock of a restarted machine
-        if self._taken is None or snapshot.at - self._taken.at >= TAKEN_S or snapshot.at < self._taken.at:
+        if self._read is None or not 0 <= snapshot.at - self._read.at < TAKEN_S:
             self._read_histories(snapshot)
         self._last = snapshot
-        if self._under_way is None:
-            self._under_way = tuple(_starts_under_way(snapshot))
+        if self._starts is None:
+            self._starts = list(_starts_under_way(snapshot))
         self._add_changes(snapshot)
         self._merge_events(snapshot.events)
         for alert in snapshot.alerts:
-            held = (alert.id, alert.since)
-            first = self._alerts[held].alert if held in self._alerts else alert
-            self._alerts[held] = AlertSpell(first, snapshot.taken_at)
+            first_seen, _ = self._alerts.get((alert.id, alert.since), (alert, None))
+            self._alerts[alert.id, alert.since] = first_seen, snapshot.taken_at
         for group in snapshot.balance:
             since = group.since or snapshot.taken_at
-            self._extend_spell(group.group, group.word.value, since, snapshot.taken_at, group)
+            self._add_verdict(group.group, group.word.value, since, snapshot.taken_at, group)
         for backend in snapshot.backends:
             self._add_latencies(snapshot.taken_at.timestamp(), backend)
-            if snapshot.taken_at >= self._detail:
-                self._states.setdefault(backend.name, Counter())[backend.state.value] += 1
-        self._add_speeds(snapshot)
+        if snapshot.taken_at >= self._detail:
+            for backend in snapshot.backends:
+                self._states[backend.name][backend.state.value] += 1
+            for node in snapshot.nodes:
+                self._add_speed(node, snapshot.taken_at)
 
-    def _add_speeds(self, snapshot: Snapshot) -> None:
-        """Note the speed of each machine, where every reading is replayed."""
-        if snapshot.taken_at < self._detail:
-            return
-        for node in snapshot.nodes:
-            word, since = self._speeds.get(node.name, ("", snapshot.taken_at))
-            if word != node.speed.word:
-                since = snapshot.taken_at
-                self._speeds[node.name] = (node.speed.word, since)
-            key = (node.name, node.speed.word, since)
-            self._spells[key] = Spell(*key, snapshot.taken_at, speed=node.speed)
+    def _add_speed(self, node: NodeView, at: datetime) -> None:
+        spells = self._spells[NODE, node.name]
+        goes_on = bool(spells) and spells[-1].word == node.speed.word
+        start = spells.pop().start if goes_on else at
+        spells.append(Spell(node.name, node.speed.word, start, at, speed=node.speed))
 
     def _add_latencies(self, at: float, backend: BackendView) -> None:
-        """Add means, which histories lack, and the bounds of quantiles that they have as single numbers."""
+        """Add means, which histories lack, and the bounds of quantiles."""
         for name, latency in (("ttft", backend.ttft), ("itl", backend.itl)):
-            means = self._series.setdefault((BACKEND, backend.name, f"{name}_mean_s"), [])
-            means.append((at, latency.mean_s if backend.ok else None))
+            mean_s = latency.mean_s if backend.ok else None
+            self._series[BACKEND, backend.name, f"{name}_mean_s"].append(Point(at, mean_s))
             for field, quantile in ((f"{name}_p50_s", latency.p50), (f"{name}_p95_s", latency.p95)):
                 bounds = None if quantile is None else _bounds_of(quantile)
                 if bounds is not None:
-                    self._bounds.setdefault((BACKEND, backend.name, field), set()).add(bounds)
+                    self._bounds[BACKEND, backend.name, field].add(bounds)
 
     def _add_changes(self, snapshot: Snapshot) -> None:
         """Note what differs from the snapshot before; what is unknown is neither a change nor forgotten."""
         before, facts = self._facts, dict(_facts_of(snapshot))
         answering = {(False, backend.name) for backend in snapshot.backends if backend.ok}
         answering |= {(True, node.name) for node in snapshot.nodes if node.ok}
-        known = {} if before is None else before
-        ended = [key for key in known if key[2] == FINDING and key not in facts and key[:2] in answering]
-        for key in (*facts, *ended) if before is not None else ():
-            old, new = known.get(key), facts.get(key)
-            if key[2] == FINDING and (old is None) is (new is None):
-                continue  # its figures change all the time
-            if old != new and (old is not None or key[2] == FINDING):
-                self._changes.append(FactChange(snapshot.taken_at, key[1], key[2], old, new, key[0]))
-        self._facts = {key: fact for key, fact in {**known, **facts}.items() if key not in ended}
+        ended = [key for key in before if key[2] == FINDING and key not in facts and key[:2] in answering]
+        for key in (*facts, *ended) if before else ():
+            old, new = before.get(key), facts.get(key)
+            of_machine, subject, what, _ = key
+            # The figures of a finding change all the time.
+            is_change = None in (old, new) if what == FINDING else old not in {None, new}
+            if is_change:
+                self._changes.append(FactChange(snapshot.taken_at, subject, what, old, new, of_machine))
+        self._facts = {key: fact for key, fact in {**before, **facts}.items() if key not in ended}
 
-    def _extend_spell(
+    def _add_verdict(
         self, group: str, word: str, since: datetime, until: datetime, balance: Balance | None = None
     ) -> None:
-        """Note that a group has a verdict since `since` and still has it at `until`."""
-        start = max(since, self._start)
-        key = next(
-            (key for key in self._spells if key[:2] == (group, word) and self._goes_on(key, since)),
-            (group, word, start),
-        )
-        # A replay from a recording's beginning learns late that a verdict held before it.
-        for other in [other for other in self._spells if other[0] == group and start <= other[2] < until]:
-            if other != key and self._spells[other].speed is None:
-                del self._spells[other]
-        before = self._spells.get(key)
-        if before is None and balance is not None and until < self._detail:
-            return  # judged after a short warm-up: only what was announced counts
-        if balance is not None and balance.word_now is not balance.word and before is not None:
-            balance = before.balance  # the newest window has another verdict
-        last_balance = balance or (before.balance if before is not None else None)
-        until = until if before is None else max(until, before.end)
-        self._spells[key] = Spell(group, word, key[2], until, last_balance)
+        """Note that a group has a verdict since `since` and still has it at `until`.
 
-    def _goes_on(self, key: tuple[str, str, datetime], since: datetime) -> bool:
-        """Return whether a verdict that began at `since` is the one of the spell `key`, still holding.
-
-        `since` may be later than the spell's beginning, because a jump in a recording may date it later.
+        It is the one that was noted before if that held until then: a jump in a recording may date it later.
         """
-        return key[2] <= since <= self._spells[key].end + timedelta(seconds=GAP_S)
+        start, gap = max(since, self._start), timedelta(seconds=GAP_S)
+        spells = self._spells[GROUP, group]
+        of_word = (spell for spell in spells if spell.word == word)
+        same = next((spell for spell in of_word if spell.start <= start <= spell.end + gap), None)
+        # A replay from a recording's beginning learns late that a verdict held before it.
+        spells[:] = [spell for spell in spells if spell is not same and not start <= spell.start < until]
+        if same is not None:
+            is_shown = balance is not None and balance.word_now is balance.word
+            last_balance = balance if is_shown else same.balance  # else the newest window has another verdict
+            spells.append(replace(same, end=max(until, same.end), balance=last_balance))
+        elif (
+            balance is None or until >= self._detail
+        ):  # after a short warm-up, only what was announced counts
+            spells.append(Spell(group, word, start, until, balance))
 
     def _merge_events(self, log: tuple[Event, ...]) -> None:
         """Replace the collected events as old as the first of `log`, or newer, by `log`.
@@ -368,48 +363,41 @@ class MomentBuilder:
             self._events = [event for event in self._events if event.at < log[0].at] + list(log)
 
     def _read_last(self) -> None:
-        if self._last is not None and self._last is not self._taken:
+        if self._last is not None and self._last is not self._read:
             self._read_histories(self._last)
-
-    def _add_newest(self, last: Snapshot) -> None:
-        """Add the gauges of the last snapshot where they are newer than the histories."""
-        for view in last.backends:
-            at = last.taken_at.timestamp() - (view.age_s or 0.0)
-            for name in _GAUGES if view.ok else ():
-                points = self._series.get((BACKEND, view.name, name), [])
-                if points and at > points[-1][0] + _ROUNDING_S:
-                    points.append((at, getattr(view, name)))
 
     def _read_histories(self, snapshot: Snapshot) -> None:
         """Replace the collected points by those of the snapshot's histories, for the time that these cover.
 
         Appending would not do, because late samples may have been added between older ones.
         """
-        self._taken = snapshot
+        self._read = snapshot
         shift = snapshot.taken_at.timestamp() - snapshot.at
         begin, end = self._from.timestamp() - shift, self._end.timestamp() - shift
-        for kind, views in ((BACKEND, snapshot.backends), (NODE, snapshot.nodes)):
-            for view in views:
-                for figure in FIGURES:
-                    series: Series | None = getattr(view.history, figure.name, None)
-                    if figure.of == kind and series is not None:
-                        points = [(at + shift, value) for at, value in series.since(begin) if at <= end]
-                        self._replace_points((kind, view.name, figure.name), points)
+        views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
+        for view, figure in product(views, FIGURES):
+            kind = BACKEND if isinstance(view, BackendView) else NODE
+            series: Series | None = getattr(view.history, figure.name, None)
+            if figure.of != kind or series is None:
+                continue
+            points = [Point(at + shift, value) for at, value in series.since(begin) if at <= end]
+            if points:
+                collected = self._series[kind, view.name, figure.name]
+                while collected and collected[-1].at >= points[0].at - _ROUNDING_S:
+                    collected.pop()
+                collected += points
 
-    def _replace_points(self, key: SeriesKey, points: list[tuple[float, float | None]]) -> None:
-        if points:
-            all_points = self._series.setdefault(key, [])
-            while all_points and all_points[-1][0] >= points[0][0] - _ROUNDING_S:
-                all_points.pop()
-            all_points += points
+    def _add_newest(self, last: Snapshot) -> None:
+        """Add the gauges of the last snapshot where they are newer than the histories."""
+        for view in last.backends:
+            at = last.taken_at.timestamp() - (view.age_s or 0.0)
+            for name in _GAUGES if view.ok else ():
+                points = self._series[BACKEND, view.name, name]
+                if points and at > points[-1].at + _ROUNDING_S:
+                    points.append(Point(at, getattr(view, name)))
 
-    def moment(
-        self,
-        marks: Iterable[tuple[datetime, str]] = (),
-        readings: Readings = Readings(),
-        sweeps: Iterable[SweepSpan] = (),
-    ) -> Moment:
-        """Return the collected data with `marks` (time, text), `readings` and `sweeps` added.
+    def moment(self, marks: Iterable[tuple[datetime, str]] = (), sweeps: Iterable[SweepSpan] = ()) -> Moment:
+        """Return the collected data with `marks` (time, text) and `sweeps` added.
 
         `add` must have been called at least once.
         """
@@ -417,17 +405,16 @@ class MomentBuilder:
         self._read_last()
         self._add_newest(self._last)
         events = [event for event in self._events if self._start <= event.at <= self._end]
-        listed = dict.fromkeys(mark for mark in marks if self._start <= mark[0] <= self._end)
+        listed = {mark for mark in marks if self._start <= mark[0] <= self._end}
         noted = ((event.at, event.message) for event in events if event.subject == MARK)
-        listed |= dict.fromkeys(mark for mark in noted if not _is_listed(mark, listed))
+        listed |= {mark for mark in noted if not _is_listed(mark, listed)}
         return Moment(
             self._start,
             self._end,
             self._detail,
             self._last,
-            self._series,
-            {key: tuple(pairs) for key, pairs in self._ranges.items()},
-            tuple(sorted(self._spells_in_range(), key=lambda spell: (spell.start, spell.subject))),
+            {key: self._with_bounds(key, points) for key, points in self._series.items() if points},
+            tuple(sorted(self._verdicts(), key=attrgetter("start", "subject"))),
             tuple(self._alerts.values()),
             {
                 name: {state: number / counts.total() for state, number in counts.most_common()}
@@ -435,33 +422,37 @@ class MomentBuilder:
             },
             tuple(event for event in events if event.subject != MARK),
             (
-                *(change for change in self._under_way or () if change.at <= self._start),
+                *(change for change in self._starts or () if change.at <= self._start),
                 *(change for change in self._changes if self._start <= change.at <= self._end),
             ),
             tuple(sorted(listed)),
             tuple(sweeps),
-            replace(readings, gaps=tuple(self._gaps(self._last))),
-            bounds={key: frozenset(met) for key, met in self._bounds.items()},
+            gaps=tuple(self._gaps(self._last)),
         )
 
-    def _spells_in_range(self) -> list[Spell]:
-        """Return the spells in the range; each ends where another verdict on its subject begins."""
-        by_subject: dict[str, list[Spell]] = {}
-        for spell in sorted(self._spells.values(), key=lambda spell: spell.start):
-            if spell.end >= self._start:
-                by_subject.setdefault(f"{spell.speed is None} {spell.subject}", []).append(spell)
-        in_range = []
-        for spells in by_subject.values():
-            in_range += [
-                replace(spell, end=after.start if spell.word != after.word else min(spell.end, after.start))
-                for spell, after in pairwise(spells)
-            ]
-            in_range.append(replace(spells[-1], end=min(self._end, spells[-1].end)))
-        return in_range
+    def _with_bounds(self, key: SeriesKey, points: list[Point]) -> list[Point]:
+        """Return the points of a series, those of quantiles with the bounds met that hold their value."""
+        bounds = sorted(self._bounds.get(key, ()))
+        return (
+            [point._replace(between=_bounds_around(point.value, bounds)) for point in points]
+            if bounds
+            else points
+        )
 
-    def _gaps(self, last: Snapshot) -> Iterable[tuple[datetime, datetime]]:
+    def _verdicts(self) -> Iterator[Spell]:
+        """Yield the verdicts in the range; each ends where another one on its subject begins."""
+        for spells in self._spells.values():
+            in_range = sorted(
+                (spell for spell in spells if spell.end >= self._start), key=attrgetter("start")
+            )
+            for spell, after in pairwise(in_range):
+                end = after.start if spell.word != after.word else min(spell.end, after.start)
+                yield replace(spell, end=end)
+            yield from (replace(spell, end=min(self._end, spell.end)) for spell in in_range[-1:])
+
+    def _gaps(self, last: Snapshot) -> Iterator[tuple[datetime, datetime]]:
         """Yield the times since `detail` in which no source has a point, not even that of a failed poll."""
-        times = {at for (kind, _, _), points in self._series.items() if kind != ALL for at, _ in points}
+        times = {at for (kind, _, _), points in self._series.items() if kind != ALL for at, *_ in points}
         begin, end = self._detail.timestamp(), self._end.timestamp()
         inside = sorted(at for at in times if begin <= at <= end)
         longest_s = max(GAP_S, _INTERVALS * max(last.interval_s, last.node_interval_s))
@@ -586,17 +577,16 @@ def read_moment(
             part = max(start, turn - around), min(detail, turn + (around if at is None else 2 * around))
             _replay_part(player, collector, *part, warm_up_s=_EVENT_WARM_UP_S)
     _replay_part(player, collector, detail, end, warm_up_s=WARM_UP_S)
-    marks, sweeps, dropped = _read_beside_polls(recording, detail, end)
-    readings = Readings(
-        source,
-        recording.frame_before(end).head.version or None,
+    sweeps, dropped = _read_beside_polls(recording, detail, end)
+    return replace(
+        collector.moment([(instant.wall, word) for instant, word in player.marks], sweeps),
+        source=source,
+        recorded_by=recording.frame_before(end).head.version or None,
         no_end=_words_of_no_end(recording) if end >= last else "",
         damage=tuple(dict.fromkeys(f"byte {part.offset:,}: {part.reason}" for _, part in recording.damage)),
         dropped=dropped,
         unreadable=player.unreadable,
     )
-    marks += [(instant.wall, word) for instant, word in player.marks]
-    return collector.moment(marks, readings, sweeps)
 
 
 def _words_of_no_end(recording: Recording) -> str:
@@ -626,9 +616,8 @@ def _add_minutes(
 
     Return since when the weightiest event in them holds; None without an event.
     """
-    frames: list[FrameStart] = [frame for frame in recording.frames if start <= frame.instant.wall <= end]
     events: list[Event] = []
-    for frame in frames:
+    for frame in (frame for frame in recording.frames if start <= frame.instant.wall <= end):
         announced = frame.head.announced
         collector.add_minute(frame.instant.wall, announced)
         events += [event for event in announced.events if start <= event.at <= end]
@@ -648,49 +637,26 @@ def weightiest(events: Iterable[Event], begin: datetime) -> Event | None:
     )
 
 
-def _read_beside_polls(
-    recording: Recording, start: datetime, end: datetime
-) -> tuple[list[tuple[datetime, str]], list[SweepSpan], int]:
-    """Return the (marks, sweeps, number of dropped items) from `start` to `end` of a recording.
+def _read_beside_polls(recording: Recording, start: datetime, end: datetime) -> tuple[list[SweepSpan], int]:
+    """Return the (sweeps, number of dropped items) from `start` to `end` of a recording.
 
     Sweeps that ran at `start` are among them, if they began or were shown in the `WARM_UP_S` seconds before.
     """
-    marks, sweeps, dropped = list[tuple[datetime, str]](), list[SweepSpan](), 0
+    sweeps, dropped = list[SweepSpan](), 0
     loaded = set[str]()
     read = Span(start - timedelta(seconds=WARM_UP_S), end)
     for record in records_in(recording, read):
-        wall = record.instant.wall
+        wall, fields = record.instant.wall, record.fields
         if not read.holds(wall):
             continue
         if record.kind == RecordKind.SWEEP:
-            _add_to_sweeps(sweeps, loaded, wall, record.fields)
+            _add_to_sweeps(sweeps, loaded, wall, fields)
         elif record.kind == RecordKind.SWEEP_VIEW:
             _add_view_to_sweeps(sweeps, record, read)
-        elif wall >= start and record.kind == RecordKind.MARK:
-            marks.append((wall, clean(record.fields.get("word", ""), 200)))
-        elif wall >= start and record.kind == RecordKind.LAG:
-            count = record.fields.get("dropped")
+        elif record.kind == RecordKind.LAG and wall >= start:
+            count = fields.get("dropped")
             dropped += count if isinstance(count, int) else 0
-    return marks, [sweep for sweep in sweeps if sweep.end is None or sweep.end >= start], dropped
-
-
-def _add_view_to_sweeps(sweeps: list[SweepSpan], record: Record, read: Span) -> None:
-    """Give the last sweep the words of the view in `record`; add one that began before the span `read`."""
-    try:
-        view = sweep_of(record)
-    except RecordError:
-        return
-    if view is None:
-        return
-    if (
-        not sweeps
-        and view.started_at is not None
-        and not view.status.over
-        and not read.holds(view.started_at)
-    ):
-        sweeps.append(SweepSpan(view.started_at, None, ""))
-    if sweeps:
-        sweeps[-1] = replace(sweeps[-1], words=f"{view.title}: {view.words}")
+    return [sweep for sweep in sweeps if sweep.end is None or sweep.end >= start], dropped
 
 
 def _add_to_sweeps(
@@ -711,6 +677,21 @@ def _add_to_sweeps(
         loaded.difference_update(clean(name, 60) for name in ended)
         if not loaded:
             sweeps[-1] = replace(sweeps[-1], end=wall)
+
+
+def _add_view_to_sweeps(sweeps: list[SweepSpan], record: Record, read: Span) -> None:
+    """Give the last sweep the words of the view in `record`; add one that began before the span `read`."""
+    try:
+        view = sweep_of(record)
+    except RecordError:
+        return
+    if view is None:
+        return
+    begun = view.started_at
+    if not sweeps and begun is not None and not view.status.over and not read.holds(begun):
+        sweeps.append(SweepSpan(begun, None, ""))
+    if sweeps:
+        sweeps[-1] = replace(sweeps[-1], words=f"{view.title}: {view.words}")
 
 
 def read_again(paths: Sequence[Path], start: datetime | None, end: datetime) -> Moment:
@@ -797,66 +778,57 @@ def _first_reading(snapshot: Snapshot) -> datetime:
 
 _COUNT = 100
 """A whole number below this has no decimals: most are counts, such as running requests."""
-BACKEND, NODE, ALL = Of.SERVER.value, Of.MACHINE.value, Of.ALL.value
+BACKEND, NODE, GROUP, ALL = Of.SERVER.value, Of.MACHINE.value, Of.GROUP.value, Of.ALL.value
 """Kinds of sources; "all" are the sums over all servers that a recording keeps for each minute."""
-TimedValues = Sequence[tuple[float, float | None]]
-"""(Unix seconds, value) pairs in the order of time; None is a gap."""
+Points = Sequence[Point]
+"""Points in the order of time."""
+Summary = tuple[Point, Point, Point, Point]
+"""The least, the mean, the most and the last of points."""
 
 
 FIGURES = tuple(figure for of in Of for figure in figures(of, Where.SPAN))
 """The metrics of a report; all but means are those of the graph of the same name on the screen."""
 
 
-def _bounds_of(quantile: Quantile) -> QuantileBounds | None:
+def _bounds_of(quantile: Quantile) -> Between | None:
     if quantile.below:
         return 0.0, quantile.seconds
     return (quantile.seconds, inf) if quantile.above else quantile.bucket_s
 
 
-def figure_texts(
-    figure: Figure, found: Range, bounds: Iterable[QuantileBounds] = ()
-) -> tuple[str, str, str, str]:
-    """Format statistics of a metric: its least, mean, most and last value, as `figure_text` does.
-
-    The mean of values that lie between `bounds` lies between the bounds of the least and of the most.
-    """
-    sorted_bounds = sorted(bounds)
-    within = [bounds_of_value(value, sorted_bounds) for value in (found.least, found.most, found.last)]
-    least, highest, newest = (
-        figure_text(figure, value) if pair is None else _bounds_text(pair)
-        for pair, value in zip(within, (found.least, found.most, found.last), strict=True)
-    )
-    mean = figure_text(figure, found.mean)
-    if (between := mean_bounds(found, sorted_bounds)) is not None:
-        mean = _bounds_text(between)
-    return least, mean, highest, newest
-
-
-def bounds_of_value(value: float | None, bounds: Iterable[QuantileBounds]) -> QuantileBounds | None:
-    """Return those of the `bounds` met between which a quantile lies; None if its digits are sure."""
+def _bounds_around(value: float | None, bounds: Iterable[Between]) -> Between | None:
+    """Return the first of `bounds` between which a quantile lies; None if its digits are sure."""
     return next((pair for pair in bounds if value is not None and pair[0] <= value <= pair[1]), None)
 
 
-def mean_bounds(found: Range, bounds: Collection[QuantileBounds]) -> QuantileBounds | None:
-    """Return between what the mean of quantiles lies; None if the digits of the least and most are sure."""
-    least, most = (bounds_of_value(value, bounds) for value in (found.least, found.most))
-    if least is None and most is None:
-        return None
-    return (found.least if least is None else least[0], found.most if most is None else most[1])
+def summary(points: Points) -> Summary:
+    """Return the least, the mean, the most and the last of points, of which one is known or more.
+
+    The mean of values that lie between bounds lies between those of the least and of the most.
+    """
+    known = sorted((point for point in points if point.value is not None), key=attrgetter("value"))
+    least, most = known[0], known[-1]
+    is_sure = least.between is None and most.between is None
+    between = None if is_sure else (least.ends[0], most.ends[1])
+    mean = fmean(point.value or 0.0 for point in known)
+    return least, Point(points[-1].at, mean, between), most, points[-1]
 
 
-def _bounds_text(bounds: QuantileBounds) -> str:
-    """Format between what a quantile lies: "1 to 2.5 s", "< 300 ms" or "> 10 s"."""
-    low, high = (float(f"{edge:.3g}") for edge in bounds)
-    if not low:
-        return cell.quantile(Quantile(high, below=True))
-    return cell.quantile(Quantile(low, above=True) if high == inf else Quantile(low, bucket_s=(low, high)))
+def figure_text(figure: Figure, point: Point) -> str:
+    """Format a value of a metric, with the unit if that is s, %, GiB, W, °C or MHz; "–" if unknown.
 
-
-def figure_text(figure: Figure, value: float | None) -> str:
-    """Format a value of a metric, with the unit if that is s, %, GiB, W, °C or MHz; "–" for None."""
+    Bounds of it are "1 to 2.5 s", "< 300 ms" or "> 10 s".
+    """
+    value = point.value
     if value is None:
         return UNKNOWN
+    if point.between is not None:
+        low, high = (float(f"{edge:.3g}") for edge in point.between)
+        if not low:
+            return cell.quantile(Quantile(high, below=True))
+        return cell.quantile(
+            Quantile(low, above=True) if high == inf else Quantile(low, bucket_s=(low, high))
+        )
     if figure.unit == "s":
         return numbers.duration(value, 9).strip()
     text = str(round(value)) if value == round(value) < _COUNT else numbers.rate(value, 8).strip()
@@ -892,9 +864,3 @@ MINUTE_PLOTS = (
     PlotOf("Least memory left", "GiB", ALL, ("headroom_gib",)),
 )
 """Plots of a long range, from the one-minute summaries of a recording."""
-
-
-def stats(values: TimedValues) -> Range | None:
-    """Return the range of the known values, None without any; `last` is None if the last is unknown."""
-    known = [value for _, value in values if value is not None]
-    return Range(min(known), fmean(known), max(known), values[-1][1]) if known else None

@@ -51,11 +51,10 @@ from sparktop.moments.moment import (
     FactChange,
     Moment,
     PlotOf,
+    Points,
     SeriesKey,
     Spell,
-    TimedValues,
-    bounds_of_value,
-    figure_texts,
+    figure_text,
 )
 from sparktop.panels.group.panel import limit_text, value_text
 from sparktop.recording.player import GAP_S
@@ -115,13 +114,13 @@ def _to_csv(moment: Moment) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("time", "source", "name", "figure", "unit", "value", "min", "max"))
-    for key, unit, values in _known_series(moment):
-        kind, name, field = key
-        ranges = moment.ranges.get(key)
-        for number, (at, value) in enumerate(values):
-            limits = ("", "") if ranges is None else ranges[number]
+    for (kind, name, field), unit, points in _known_series(moment):
+        for at, value, between in points:
+            extremes = between if kind == ALL and between else ("", "")
             time = json_time(datetime.fromtimestamp(at, UTC))
-            writer.writerow((time, kind, spreadsheet_text(name), field, unit, _round_or_none(value), *limits))
+            writer.writerow(
+                (time, kind, spreadsheet_text(name), field, unit, _round_or_none(value), *extremes)
+            )
     return out.getvalue()
 
 
@@ -129,17 +128,17 @@ def _round_or_none(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
-def _known_series(moment: Moment) -> Iterator[tuple[SeriesKey, str, TimedValues]]:
-    """Yield (key, unit, values) of each series that has a known value."""
+def _known_series(moment: Moment) -> Iterator[tuple[SeriesKey, str, Points]]:
+    """Yield (key, unit, points) of each series that has a known value."""
     units = {(figure.of.value, figure.name): figure.unit for figure in FIGURES}
-    for key, values in moment.series.items():
-        if any(value is not None for _, value in values):
-            yield key, units.get((key[0], key[2]), ""), values
+    for key, points in moment.series.items():
+        if any(point.value is not None for point in points):
+            yield key, units.get((key[0], key[2]), ""), points
 
 
 def to_json(moment: Moment) -> object:
     """Return the data of a report as values for JSON; unknown values are None."""
-    last, readings = moment.shown, moment.readings
+    last = moment.shown
     body = {
         "schema": SCHEMA,
         "sparktop": __version__,
@@ -148,13 +147,13 @@ def to_json(moment: Moment) -> object:
         "to": json_time(moment.end),
         "figures_from": json_time(moment.detail),
         "interval_s": last.interval_s,
-        "recording": readings.source or None,
-        "recorded_by": readings.version,
-        "gaps": [{"from": json_time(start), "to": json_time(end)} for start, end in readings.gaps],
-        "no_end": readings.no_end or None,
-        "damage": readings.damage,
-        "dropped": readings.dropped,
-        "unreadable": readings.unreadable,
+        "recording": moment.source or None,
+        "recorded_by": moment.recorded_by,
+        "gaps": [{"from": json_time(start), "to": json_time(end)} for start, end in moment.gaps],
+        "no_end": moment.no_end or None,
+        "damage": moment.damage,
+        "dropped": moment.dropped,
+        "unreadable": moment.unreadable,
         "backends": [
             _view_json(moment, BACKEND, server.name, server, _SERVER_FIELDS) for server in last.backends
         ],
@@ -174,15 +173,15 @@ def to_json(moment: Moment) -> object:
         ],
         "series": [
             {
-                "source": key[0],
-                "name": key[1] or None,
-                "figure": key[2],
+                "source": kind,
+                "name": name or None,
+                "figure": field,
                 "unit": unit or None,
-                "times": [round(at, 3) for at, _ in values],
-                "values": [_round_or_none(value) for _, value in values],
-                "ranges": moment.ranges.get(key),
+                "times": [round(point.at, 3) for point in points],
+                "values": [_round_or_none(point.value) for point in points],
+                "ranges": [point.between for point in points] if kind == ALL else None,
             }
-            for key, unit, values in _known_series(moment)
+            for (kind, name, field), unit, points in _known_series(moment)
         ],
     }
     return json_values(body)
@@ -208,12 +207,9 @@ def _view_json(
         "states": moment.states.get(name) if kind == BACKEND else None,
         "figures": {
             figure.name: {
-                "min": stats.least,
-                "mean": stats.mean,
-                "max": stats.most,
-                "last": stats.last,
+                key: point.value for key, point in zip(("min", "mean", "max", "last"), found, strict=True)
             }
-            for figure, _, stats in moment.figures(kind, names=[name])
+            for figure, _, found in moment.figures(kind, names=[name])
         },
     }
 
@@ -243,7 +239,6 @@ _MOST_GAPS = 5
 """Times without readings, and damaged parts, that are listed."""
 _MOST_ON_PAGE = 1000
 """Lines on what happened, on a page that a browser scrolls."""
-_SERVER = TableColumn("Server", CellKind.NAME)
 _APART = timedelta(seconds=1)
 """How far from the time asked for the figures are divided so that it is said."""
 _FEW = 8
@@ -327,7 +322,7 @@ def _summary_line(moment: Moment) -> str:
             if balance.end >= moment.end
             else f"for {seconds_words(balance.seconds)} until {cell.time_of(balance.end)}"
         )
-        for balance in bad_balances(moment)
+        for balance in {spell.subject: spell for spell in moment.spells if spell.is_bad}.values()
     ]
     words += _unjudged_words(moment)
     words += _rate_words(moment)
@@ -364,7 +359,8 @@ def _rate_words(moment: Moment) -> list[str]:
     generation = next(figure for figure in FIGURES if figure.name == "generation_tps")
     means, was_silent = [], False
     for name in _all_names(moment, BACKEND):
-        values = [value for _, value in moment.values_between(generation, name, moment.detail, moment.end)]
+        points = moment.points_between(generation, name, moment.detail, moment.end)
+        values = [point.value for point in points]
         first_known = next((index for index, value in enumerate(values) if value is not None), None)
         means += [] if first_known is None else [fmean(value or 0.0 for value in values[first_known:])]
         was_silent = was_silent or (first_known is not None and None in values[first_known:])
@@ -384,14 +380,14 @@ def _all_names(moment: Moment, kind: str) -> list[str]:
 
 
 def _about_line(moment: Moment) -> str:
-    last, readings = moment.shown, moment.readings
+    last = moment.shown
     counts = [(len(last.backends), "server"), (len(last.nodes), "machine"), (len(last.routers), "router")]
     parts = [
         f"{span_words(moment)} ({seconds_words((moment.end - moment.start).total_seconds())})",
         ", ".join(_count_words(number, noun) for number, noun in counts if number),
         tables.poll_words(last),
-        f"recording {code(readings.source)}" if readings.source else "",
-        f"recorded by sparktop {readings.version}" if readings.version not in {None, __version__} else "",
+        f"recording {code(moment.source)}" if moment.source else "",
+        f"recorded by sparktop {moment.recorded_by}" if moment.recorded_by not in {None, __version__} else "",
         f"sparktop {__version__}",
     ]
     return " · ".join(filter(None, parts))
@@ -399,7 +395,7 @@ def _about_line(moment: Moment) -> str:
 
 def _missing_sentences(moment: Moment) -> Iterator[str]:
     """Yield sentences on what is missing in the range."""
-    readings, gaps = moment.readings, moment.readings.gaps
+    gaps = moment.gaps
     if moment.omission:
         yield moment.omission
     if moment.is_long:
@@ -410,15 +406,15 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
         listed = ", ".join(texts)
         more = f" and {len(gaps) - _MOST_GAPS} more times" if len(gaps) > _MOST_GAPS else ""
         yield f"**No readings** {listed}{more}."
-    if readings.dropped:
-        yield f"**{_count_words(readings.dropped, 'reading')} dropped**: the disk did not keep up."
-    if readings.no_end:
-        yield f"**The recording has no end**: {readings.no_end}."
-    if readings.damage:
-        parts = "; ".join(map(escaped, readings.damage[:_MOST_GAPS]))
+    if moment.dropped:
+        yield f"**{_count_words(moment.dropped, 'reading')} dropped**: the disk did not keep up."
+    if moment.no_end:
+        yield f"**The recording has no end**: {moment.no_end}."
+    if moment.damage:
+        parts = "; ".join(map(escaped, moment.damage[:_MOST_GAPS]))
         yield f"**The recording is damaged**, readings are lost: {parts}."
-    if readings.unreadable:
-        yield f"{_count_words(readings.unreadable, 'record')} could not be used."
+    if moment.unreadable:
+        yield f"{_count_words(moment.unreadable, 'record')} could not be used."
 
 
 def _table_sections(width: int | None, *tables: Table) -> Iterator[Section]:
@@ -435,9 +431,10 @@ def _figures_table(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Tabl
         return
     rows: list[tuple[str, ...]] = []
     above = None
-    for figure, name, stats in moment.figures(kind, names=names):
-        if stats.most or not figure.rare:
-            texts = figure_texts(figure, stats, moment.bounds.get((kind, name, figure.name), ()))
+    for figure, name, found in moment.figures(kind, names=names):
+        _, _, most, _ = found
+        if most.value or not figure.rare:
+            texts = (figure_text(figure, point) for point in found)
             title = "" if figure is above else figure.title  # a figure is named in its first row
             rows.append((title, cell.name(name), *texts))
             above = figure
@@ -448,26 +445,27 @@ def _figures_table(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Tabl
 
 
 def _states_table(moment: Moment) -> Table:
-    columns = (
-        _SERVER,
-        TableColumn("At the end", CellKind.WORD),
-        TableColumn("Share of the time", CellKind.WORD),
-    )
     last_states = {backend.name: backend.state_text for backend in moment.shown.backends}
-    rows = (
-        (
-            cell.name(name),
-            last_states.get(name, UNKNOWN),
-            ", ".join(f"{state} {cell.percent(100 * share)}" for state, share in shares.items()),
-        )
-        for name, shares in moment.states.items()
+    shares = {
+        name: ", ".join(f"{state} {cell.percent(100 * share)}" for state, share in states.items())
+        for name, states in moment.states.items()
+    }
+    return tables.table(
+        "States",
+        shares,
+        tables.name("Server", lambda name: name),
+        tables.word("At the end", lambda name: last_states.get(name, UNKNOWN)),
+        tables.word("Share of the time", lambda name: shares[name]),
     )
-    return Table("States", columns, tuple(rows))
+
+
+def _message(text: str) -> str:
+    return escaped(clean(text, _LONG))
 
 
 def _alerts_section(moment: Moment) -> Section:
     items = (
-        f"**{alert.severity}** {code(alert.subject)}: {escaped(clean(alert.message, _LONG))} "
+        f"**{alert.severity}** {code(alert.subject)}: {_message(alert.message)} "
         f"(since {_time_words(moment, alert.since)})"
         for alert in moment.shown.alerts
     )
@@ -480,7 +478,7 @@ def _events_section(moment: Moment, most: int) -> Section:
     strong = {Severity.WARNING: "**warning** ", Severity.CRITICAL: "**critical** "}
     items = (
         f"{line.time_words(partial(_time_words, moment))} "
-        f"{strong.get(line.severity, '')}{code(line.subject)}: {escaped(clean(line.words, _LONG))}"
+        f"{strong.get(line.severity, '')}{code(line.subject)}: {_message(line.words)}"
         for line in lines
     )
     return Section("What happened", (escaped(remark),) if remark else (), items=tuple(items))
@@ -491,11 +489,11 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     seen = around(moment, what_happened(moment)[0], at, at, AROUND_S)
     when, main_event = seen.at, seen.main_event
     clock = partial(_time_words, moment)
-    headline = seen.headline(code, lambda words: escaped(clean(words, _LONG)), clock)
+    headline = seen.headline(code, _message, clock)
     head = [f"**{clock(when)} {headline}**"]
     if main_event is not None and abs(when - at) >= _APART:
         which = "event of the minute from then on" if when > at else "condition that held then"
-        named = f"{which}, {code(main_event.subject)}: {escaped(clean(main_event.message, _LONG))}"
+        named = f"{which}, {code(main_event.subject)}: {_message(main_event.message)}"
         head.append(f"Asked for {clock(at)}; the weightiest {named}, divides the figures at {clock(when)}.")
     yield Section(paragraphs=tuple(head))
     yield _around_section(moment, seen)
@@ -505,7 +503,7 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
 def _main_event_section(moment: Moment, event: Event) -> Section:
     """Return a table of the figures that moved from the minute before an event to the minute after it."""
     since = event.since
-    words = f"At {_time_words(moment, since)} {code(event.subject)}: {escaped(clean(event.message, _LONG))}"
+    words = f"At {_time_words(moment, since)} {code(event.subject)}: {_message(event.message)}"
     return _around_section(moment, compare_minutes(moment, since), (words,))
 
 
@@ -583,7 +581,7 @@ def verdict_section(moment: Moment) -> Section:
 
 def test_sections(moment: Moment) -> Iterator[Section]:
     """Yield for each group a table of the tests behind its last bad verdict, else behind its last verdict."""
-    for spell in _last_verdicts(moment):
+    for spell in _last_judged(moment):
         if spell.balance is not None:
             yield Section(table=_tests_grid(spell, spell.balance), folded=True)
 
@@ -599,26 +597,11 @@ def seconds_words(seconds: float) -> str:
     return f"{minutes} min {left_s} s" if left_s else f"{minutes} min"
 
 
-def bad_balances(moment: Moment) -> list[Spell]:
-    """Return the last bad verdict on each group, in the order of the groups' first bad verdicts."""
-    bad_words = {word.value for word in BalanceWord if word.bad}
-    last = {spell.subject: spell for spell in moment.spells if spell.word in bad_words and not spell.speed}
-    return list(last.values())
-
-
-def _last_verdicts(moment: Moment) -> list[Spell]:
-    """Return one verdict of each group: its last bad one, or its last one if none was bad.
-
-    Verdicts that are "unknown" or whose evidence was not replayed are left out.
-    """
-    last_spells: dict[str, Spell] = {}
-    bad_words = {word.value for word in BalanceWord if word.bad}
-    for spell in moment.spells:
-        before = last_spells.get(spell.subject)
-        is_known = spell.balance is not None and spell.word != BalanceWord.UNKNOWN.value
-        if is_known and (spell.word in bad_words or before is None or before.word not in bad_words):
-            last_spells[spell.subject] = spell
-    return list(last_spells.values())
+def _last_judged(moment: Moment) -> Iterable[Spell]:
+    """Return the last bad verdict on each group, or its last one if none was bad, of those with evidence."""
+    judged = [spell for spell in moment.spells if spell.balance and spell.word != BalanceWord.UNKNOWN.value]
+    last = {spell.subject: spell for spell in judged}
+    return (last | {spell.subject: spell for spell in judged if spell.is_bad}).values()
 
 
 def _verdict_line(spell: Spell) -> str:
@@ -711,7 +694,7 @@ def _time_plot(moment: Moment, of: PlotOf, start: datetime, marks: Sequence[Time
         for field in of.fields:
             key = (of.kind, name, field)
             points = _curve_points(moment, key, start)
-            for is_band in (False, True) if key in moment.bounds else (None,):
+            for is_band in (None,) if of.kind == ALL else (False, True):
                 shown = [
                     None if point is None or is_band is (point.low == point.high) else point
                     for point in points
@@ -729,30 +712,26 @@ def _curve_points(moment: Moment, key: tuple[str, str, str], start: datetime) ->
     """Return the points of the series `key` since `start`; None marks a gap in the curve.
 
     There is a gap where a value is unknown or two values are too far apart. Empty if no value is known.
-    A quantile of which no digit is sure has the range between its bounds.
     """
-    values, ranges = moment.series.get(key, ()), moment.ranges.get(key)
-    bounds = sorted(moment.bounds.get(key, ()))
-    apart_s = _longest_step_s(values) if ranges is None else _MINUTES_APART_S
+    known = moment.series.get(key, ())
+    apart_s = _MINUTES_APART_S if key[0] == ALL else _longest_step_s(known)
     points: list[TimePoint | None] = []
     before = None
-    for number, (at, value) in enumerate(values):
-        if not start.timestamp() <= at <= moment.end.timestamp():
+    for point in known:
+        if not start.timestamp() <= point.at <= moment.end.timestamp():
             continue
-        is_gap = value is None or at - (before or at) > apart_s
+        is_gap = point.value is None or point.at - (before or point.at) > apart_s
         if is_gap and points and points[-1] is not None:
             points.append(None)
-        if value is not None:
-            between = bounds_of_value(value, bounds) if ranges is None else ranges[number]
-            low, high = between or (value, value)
-            points.append(TimePoint(at, value, low, high))
-        before = at
+        if point.value is not None:
+            points.append(TimePoint(point.at, point.value, *point.ends))
+        before = point.at
     return points if any(points) else []
 
 
-def _longest_step_s(values: TimedValues) -> float:
+def _longest_step_s(points: Points) -> float:
     """Return the distance in seconds beyond which two values are not connected."""
-    steps = [later[0] - earlier[0] for earlier, later in pairwise(values)]
+    steps = [later.at - earlier.at for earlier, later in pairwise(points)]
     return max(GAP_S, _INTERVALS * median(steps)) if steps else GAP_S
 
 
@@ -771,7 +750,7 @@ def _plot_in_ms(plot: TimePlot) -> TimePlot:
 # Removes from the data of a report what it may not show; every format is written from the result.
 
 
-_VERSIONS = frozenset({"version", "driver", "os", "cpu", "product", "about", "id"})
+_VERSIONS = frozenset({"version", "recorded_by", "driver", "os", "cpu", "product", "about", "id"})
 """Fields whose numbers with points are no addresses, and ids that no report shows."""
 _LONGEST = 1000
 """Characters of a text; a longer one is cut."""
@@ -798,7 +777,7 @@ def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = (
         (kind, clean(privacy.machine(name) if kind == NODE else privacy.name(name)), field): values
         for (kind, name, field), values in moment.series.items()
     }
-    return replace(copy, series=series, ranges=moment.ranges)
+    return replace(copy, series=series)
 
 
 def _known_hosts(moment: Moment) -> Iterator[str]:
@@ -835,7 +814,7 @@ def _private_copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN
     if isinstance(value, tuple):
         return tuple(_private_copy(item, field, privacy) for item in value)
     if isinstance(value, Mapping):
-        if field in {"series", "ranges"}:
+        if field == "series":
             return {}
         return {
             clean(privacy.name(key)) if isinstance(key, str) else key: _private_copy(item, "", privacy)

@@ -31,20 +31,19 @@ from sparktop.model.sweep import SweepStatus, SweepView
 from sparktop.model.targets import BackendTarget, Watch
 from sparktop.moments.happened import (
     PAGE_LINES,
+    change_words,
     compare_minutes,
     main_lines,
     pivot,
-    share_words,
     what_happened,
 )
 from sparktop.moments.moment import (
     BACKEND,
     NODE,
-    AlertSpell,
     FactChange,
     Moment,
     MomentBuilder,
-    Readings,
+    Point,
     SweepSpan,
     moment_of,
     read_moment,
@@ -161,9 +160,7 @@ def test_the_weightiest_keep_their_line_in_order_of_time() -> None:
 
 
 DEAD = event(301.5, "engine-dead", "spark-9", Phase.BEGIN, Severity.CRITICAL)
-OUTAGE = AlertSpell(
-    Alert("backend:a:unreachable", Severity.CRITICAL, "a", "nothing listens", at(250)), at(260)
-)
+OUTAGE = (Alert("backend:a:unreachable", Severity.CRITICAL, "a", "nothing listens", at(250)), at(260))
 FROM_THEN_ON, HELD = "event of the minute from then on", "condition that held then"
 
 
@@ -198,7 +195,7 @@ FROM_THEN_ON, HELD = "event of the minute from then on", "condition that held th
     ids=["later", "in an outage", "after it", "before it was told"],
 )
 def test_a_report_that_is_asked_for_another_time_than_it_divides_says_so(
-    asked_s: float, events: list[Event], alerts: tuple[AlertSpell, ...], said: str
+    asked_s: float, events: list[Event], alerts: tuple[tuple[Alert, datetime], ...], said: str
 ) -> None:
     """With the event or condition that it took instead, since when that held, and the time asked for."""
     found = replace(moment(*events), alerts=alerts)
@@ -312,11 +309,11 @@ def test_figures_that_moved_are_compared_and_scatter_is_not() -> None:
         (BACKEND, "a", "waiting"): [0.0, 30.0] * 60,
     }
     series = {
-        key: [(at(240 + second).timestamp(), one) for second, one in enumerate(row)]
+        key: [Point(at(240 + second).timestamp(), one) for second, one in enumerate(row)]
         for key, row in values.items()
     }
     (moved,) = compare_minutes(replace(moment(), series=series), at(300)).changes
-    assert (moved.subject, moved.before, moved.after, round(moved.share, 2)) == ("a", "100", "40", -0.6)
+    assert (moved.subject, moved.before, moved.after, moved.change) == ("a", "100", "40", "−60 %")
     text = moment_report(replace(moment(), series=series), "md", at=at(300))
     assert "Generated tok/s of `a` 100 → 40 (−60 %)" in text
 
@@ -333,9 +330,10 @@ def test_figures_that_moved_are_compared_and_scatter_is_not() -> None:
 def test_quantiles_between_bounds_change_by_what_their_bounds_prove(after: float, words: list[str]) -> None:
     """Estimates within one bucket may be the same; others are at least as far apart as their bounds."""
     key = (BACKEND, "a", "ttft_p50_s")
-    points = [(at(240 + second).timestamp(), 0.3 if second < 60 else after) for second in range(120)]
-    bounds = {key: frozenset({(0.25, 0.5), (5.0, inf)})}
-    changes = compare_minutes(replace(moment(), series={key: points}, bounds=bounds), at(300)).changes
+    bounds = {0.3: (0.25, 0.5), 0.4: (0.25, 0.5), 6.0: (5.0, inf)}
+    values = [0.3] * 60 + [after] * 60
+    points = [Point(at(240 + second).timestamp(), one, bounds.get(one)) for second, one in enumerate(values)]
+    changes = compare_minutes(replace(moment(), series={key: points}), at(300)).changes
     assert [change.words("a") for change in changes] == words
 
 
@@ -347,7 +345,7 @@ def test_the_headline_has_the_cause_first_and_the_figure_that_moved_most() -> No
         (NODE, "n", "throttled_percent"): [0.0] * 60 + [3.5] * 60,
     }
     series = {
-        key: [(at(240 + second).timestamp(), one) for second, one in enumerate(row)]
+        key: [Point(at(240 + second).timestamp(), one) for second, one in enumerate(row)]
         for key, row in values.items()
     }
     sweep = SweepSpan(at(200), None, "load on a")
@@ -459,13 +457,13 @@ def test_a_sweep_on_the_screen_is_a_cause_until_it_ends() -> None:
 )
 def test_a_change_is_of_the_figure_before(before: float, after: float, words: str) -> None:
     """A rise and a fall have one base."""
-    assert share_words((after - before) / max(before, after)) == words
+    assert change_words(before, after) == words
 
 
 @pytest.mark.parametrize(("before", "after"), [(2, 2), (100, 5), (5, 100), (0, 0)])
 def test_a_span_too_short_for_a_comparison_says_so(before: int, after: int) -> None:
     """Seconds on a side are no minute: no figure is compared."""
-    points = [(at(300 + one).timestamp(), float(one > 0)) for one in range(-before, after + 1)]
+    points = [Point(at(300 + one).timestamp(), float(one > 0)) for one in range(-before, after + 1)]
     span = replace(moment(), series={(BACKEND, "a", "running"): points})
     compared = compare_minutes(span, at(300))
     assert compared.changes == ()
@@ -486,7 +484,7 @@ def test_an_empty_span_is_a_page_too() -> None:
     text = moment_report(moment(), "md", at=at(300))
     assert "**09:05:00 too short to compare before and after**" in text
     assert "### What happened" not in text
-    gap = replace(moment(), readings=Readings(gaps=((at(10), at(70)),)))
+    gap = replace(moment(), gaps=((at(10), at(70)),))
     assert "09:00:10 to 09:01:10 **warning** `recording`: no readings" in moment_report(gap, "md", at=BEGAN)
 
 

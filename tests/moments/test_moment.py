@@ -23,15 +23,17 @@ from sparktop.moments.moment import (
     FIGURES,
     NODE,
     Moment,
-    figure_texts,
+    Point,
+    figure_text,
     moment_of,
     read_moment,
+    summary,
 )
 from sparktop.moments.report import moment_report, time_plots
 from sparktop.recording.past import Past
 from sparktop.recording.player import Player, Recording, Span
 from sparktop.recording.recorder import Recorder
-from sparktop.recording.records import Range
+from sparktop.report.privacy import Privacy
 from sparktop.store.store import Journals
 from stage.rehearsal import Rehearsal
 from tests.known import known
@@ -61,7 +63,7 @@ def sample_of(snapshot: Snapshot) -> NodeSample:
 def figures(moment: Moment, kind: str, name: str) -> dict[str, tuple[float | None, ...]]:
     """Return (min, mean, max, last) by field of a server or machine."""
     return {
-        figure.name: (found.least, found.mean, found.most, found.last)
+        figure.name: tuple(point.value for point in found)
         for figure, _, found in moment.figures(kind, names=[name])
     }
 
@@ -94,7 +96,7 @@ def test_a_range_has_nothing_of_before_and_after(recorded: Recorded) -> None:
     """A range contains only its own times, events and marks."""
     early, late = recorded.moment(20, MARK_S - 5), recorded.moment(MARK_S - 5, PLAYED_S)
     for moment, start, end in ((early, 20, MARK_S - 5), (late, MARK_S - 5, PLAYED_S)):
-        times = [at for values in moment.series.values() for at, _ in values]
+        times = [point.at for points in moment.series.values() for point in points]
         assert min(times) >= wall(start).timestamp()
         assert max(times) <= wall(end).timestamp()
         assert all(wall(start) <= event.at <= wall(end) for event in moment.events)
@@ -131,10 +133,10 @@ def test_a_long_range_has_summaries_and_replays_only_its_end_and_one_event(
     assert moment.detail == wall(PLAYED_S - 20 + 0.35)
     for field in ("generation_tps", "requests", "headroom_gib"):
         key = (ALL, "", field)
-        assert len(moment.series[key]) == len(moment.ranges[key]) >= PLAYED_S / 10 - 3
+        assert len(moment.series[key]) >= PLAYED_S / 10 - 3
         assert all(
-            value is not None and low <= value <= high
-            for (_, value), (low, high) in zip(moment.series[key], moment.ranges[key], strict=True)
+            point.value is not None and point.ends[0] <= point.value <= point.ends[1]
+            for point in moment.series[key]
         )
     outage = next(event.since for event in moment.events if event.severity is Severity.CRITICAL)
     for at, until_s in ((outage, 5), (wall(60), 10)):
@@ -142,7 +144,7 @@ def test_a_long_range_has_summaries_and_replays_only_its_end_and_one_event(
             recording = Recording([recorded.path])
             moment = read_moment(recording, Span(wall(0)), at=at)
             recording.close()
-        times = [time - at.timestamp() for time, _ in moment.series[BACKEND, "spark-b", "running"]]
+        times = [point.at - at.timestamp() for point in moment.series[BACKEND, "spark-b", "running"]]
         near = [time for time in times if time <= until_s]
         assert (min(near), max(near)) == pytest.approx((-5, until_s), abs=1.5)
         assert len(times) < 60
@@ -159,8 +161,8 @@ def test_damage_and_gaps_are_found(recorded: Recorded, tmp_path: Path) -> None:
     path = tmp_path / "damaged.rec.zst"
     path.write_bytes(bytes(data))
     moment = read_moment(Recording([path]), Span())
-    assert moment.readings.damage
-    [(begun, ended)] = moment.readings.gaps
+    assert moment.damage
+    [(begun, ended)] = moment.gaps
     assert wall(50) < begun < wall(75)
     assert wall(85) < ended < wall(100)
     assert figures(moment, BACKEND, "spark-b")["running"][0] is not None
@@ -186,7 +188,7 @@ def test_a_recording_without_an_end_is_called_that(
     written = path.stat().st_mtime - age_s
     os.utime(path, (written, written))
     moment = read_moment(Recording([path]), Span(end=None if until is None else wall(until)))
-    assert moment.readings.no_end == said
+    assert moment.no_end == said
     text = moment_report(moment, "md")
     assert (f"**The recording has no end**: {said}." in text) == bool(said)
 
@@ -255,23 +257,21 @@ def test_alerts_and_the_last_figures_are_those_of_the_screen(
 def test_quantiles_of_wide_buckets_have_their_bounds(recorded: Recorded) -> None:
     """No digit of them is sure; a mean of several lies between the outermost."""
     figure = next(figure for figure in FIGURES if figure.name == "ttft_p50_s")
-    found = Range(0.3, 0.4, 0.6, 0.3)
-    bounds = {(0.25, 0.5), (0.5, 1.0)}
+    low, high = Point(1.0, 0.3, (0.25, 0.5)), Point(2.0, 0.6, (0.5, 1.0))
     texts = ("250 to 500 ms", "0.25 to 1 s", "0.5 to 1 s", "250 to 500 ms")
-    assert figure_texts(figure, found, bounds) == texts
-    assert figure_texts(figure, Range(0.1, 0.1, 0.1, 20.0), {(0.0, 0.1), (20.0, inf)})[1:] == (
-        "< 100 ms",
-        "< 100 ms",
-        "> 20 s",
-    )
+    assert tuple(figure_text(figure, point) for point in summary([high, low])) == texts
+    assert figure_text(figure, summary([Point(1.0, 0.1, (0.0, 0.1))])[1]) == "< 100 ms"
+    assert figure_text(figure, Point(1.0, 20.0, (20.0, inf))) == "> 20 s"
     moment = recorded.moment()
-    row = next(row for row in moment_report(moment, "md").splitlines() if "TTFT p50" in row)
-    assert "100 to 250 ms | 100 to 500 ms | 250 to 500 ms" in row
+    for privacy in (Privacy(), Privacy(anonymous=True)):
+        rows = moment_report(moment, "md", privacy).splitlines()
+        row = next(row for row in rows if "TTFT p50" in row)
+        assert "100 to 250 ms | 100 to 500 ms | 250 to 500 ms" in row
     assert figures(moment, BACKEND, "spark-b")["ttft_mean_s"][-1] == moment.shown.backends[1].ttft.mean_s
     (plot,) = (plot for plot in time_plots(moment) if plot.title == "TTFT mean")
     bands = [line for line in plot.lines if line.is_band]
     assert bands
-    met = moment.bounds[BACKEND, "spark-b", "ttft_p95_s"]
+    met = {point.between for point in moment.series[BACKEND, "spark-b", "ttft_p95_s"]}
     edges = {(point.low / 1000, point.high / 1000) for point in bands[-1].known}
     assert {(round(low, 6), round(high, 6)) for low, high in edges} <= met
     assert "bands: p95 between its bounds" in moment_report(moment, "html")

@@ -162,7 +162,8 @@ def hostile_moment(names: Sequence[str], snapshot: Snapshot) -> Moment:
         found,
         marks=tuple((now, name) for name in names),
         sweeps=tuple(SweepSpan(now, None, name) for name in names),
-        readings=replace(found.readings, source=names[1], damage=(names[1],)),
+        source=names[1],
+        damage=(names[1],),
     )
 
 
