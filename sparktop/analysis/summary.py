@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from sparktop.model.balance import Balance, BalanceWord, balance_cost, balances_read_first
 from sparktop.model.event import Alert, Severity, condition_of, kind_of
 from sparktop.model.failure import FailureKind, failure_words
-from sparktop.model.snapshot import BackendState, BackendView, NodeView, Snapshot
+from sparktop.model.snapshot import BackendState, BackendView, Snapshot
 
 _LONGEST = 60
 """Most characters of an alert's message that are part of the verdict."""
@@ -117,13 +117,10 @@ def _verdict_of_alert(alert: Alert, snapshot: Snapshot) -> Summary:
     kind = kind_of(alert.id)
     _, label, hint, key = condition_of(alert.id)
     message, doubt = alert.message, ""
-    views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
-    findings = [finding for view in views for finding in view.findings if finding.kind == kind]
-    if findings:
-        hint, key = "", "enter"
-        for finding in findings:
-            if finding.said == alert.message:
-                hint, message, doubt = _CLAUSE.split(finding.fix or "")[0], finding.line, finding.doubt
+    finding = snapshot.finding_of(alert)
+    if finding is not None:
+        hint, key = _CLAUSE.split(finding.fix or "")[0], "enter"
+        message, doubt = finding.line, finding.doubt
     elif kind in {"slow-clock", "slow-steps"}:
         fixes = (node.speed.fix for node in snapshot.nodes if node.name == alert.subject)
         hint = _CLAUSE.split(next(fixes, None) or "")[0]

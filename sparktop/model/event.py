@@ -304,6 +304,12 @@ class Finding(Struct, frozen=True):
     """Distinguishes findings of one kind about one subject; "" if there is at most one."""
 
     @property
+    def alert_id(self) -> str:
+        """The id of its alert: "backend:spark-a:machines-differ/mtu"."""
+        part = f"/{self.key.replace(':', '.')}" if self.key else ""
+        return f"{'node' if self.of_machine else 'backend'}:{self.subject}:{self.kind}{part}"
+
+    @property
     def doubt(self) -> str:
         """How sure it is, as the end of the line: " (likely)"; "" where it was read or the line says so."""
         is_said = self.sure is Sure.UNKNOWN and any(word in self.line for word in ("known", "perhaps"))

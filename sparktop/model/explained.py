@@ -38,9 +38,9 @@ class Explained(Struct, frozen=True):
         return tuple(remedy.translate(_WITHOUT_BRACES) for remedy in (*by_case, *general))
 
     @property
-    def line(self) -> str:
-        """The meaning, and each remedy behind an arrow."""
-        return " → ".join((self.meaning, *self.all_remedies))
+    def lines(self) -> str:
+        """The meaning, and each remedy behind an arrow in a line of its own."""
+        return "\n→ ".join((self.meaning, *self.all_remedies))
 
     def advice(self, case: str = "", **known: object) -> str:
         """Return what to do, in a case where it depends on that, with what the rule knows filled in."""

@@ -699,6 +699,12 @@ class Snapshot(Struct, frozen=True, eq=False):
         begins = [series.first_at for series in histories if series.first_at is not None]
         return self.at - min(begins) if begins else None
 
+    def finding_of(self, alert: Alert) -> Finding | None:
+        """Return the finding that an alert is about; None if it is about none."""
+        views: tuple[BackendView | NodeView, ...] = (*self.backends, *self.nodes)
+        findings = (finding for view in views for finding in view.findings)
+        return next((finding for finding in findings if finding.alert_id == alert.id), None)
+
     @property
     def events_beside_alerts(self) -> tuple[Event, ...]:
         """The events for a list below that of the alerts, newest last.

@@ -30,6 +30,8 @@ from sparktop.analysis.summary import verdict
 from sparktop.analysis.wall import MOST_LISTED, Stated, Top, Wall, wall_of
 from sparktop.events import event_json
 from sparktop.model.balance import Balance, StepTime
+from sparktop.model.event import Alert, kind_of
+from sparktop.model.explained import ALERTS
 from sparktop.model.figures import COUNTER_FIGURES
 from sparktop.model.node import NodeSample
 from sparktop.model.plain import fields_of, json_values
@@ -72,6 +74,7 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
             {
                 **fields_of(alert, "since_s"),
                 "duration_s": None if alert.since_s is None else max(0.0, snapshot.at - alert.since_s),
+                "remedies": _remedies(snapshot, alert),
             }
             for alert in snapshot.alerts
         ],
@@ -79,6 +82,15 @@ def to_json(snapshot: Snapshot) -> dict[str, object]:
         "self": snapshot.self_cost,
     }
     return {key: json_values(value) for key, value in body.items()}
+
+
+def _remedies(snapshot: Snapshot, alert: Alert) -> list[str]:
+    """Return what to do about an alert: of a finding its advice, else what helps with its kind."""
+    finding = snapshot.finding_of(alert)
+    if finding is not None:
+        return [finding.fix] if finding.fix else []
+    explained = ALERTS.get(kind_of(alert.id))
+    return [] if explained is None else [*explained.all_remedies]
 
 
 def _source_json(view: BackendView | NodeView | RouterView | FleetView) -> dict[str, object]:

@@ -44,6 +44,8 @@ class CellKind(Enum):
     """Labels from sparktop's own fixed vocabulary, such as a state."""
     FIGURE = "figure"
     """Numbers, aligned right."""
+    LINES = "lines"
+    """Lines of text from outside, which a list puts below the row."""
 
 
 class TableColumn(Struct, frozen=True):
@@ -54,7 +56,10 @@ class TableColumn(Struct, frozen=True):
 
 
 class Table(Struct, frozen=True):
-    """A title, columns, and rows of one-line cells without control characters; an unknown value is "–"."""
+    """A title, columns, and rows of cells without control characters; an unknown value is "–".
+
+    Cells have one line, those of kind `LINES` any number.
+    """
 
     title: str
     columns: tuple[TableColumn, ...]
@@ -74,6 +79,14 @@ def table(title: str, things: Iterable[Thing], *columns: Filled[Thing]) -> Table
 def name(title: str, read: Callable[[Thing], str | None], limit: int = 200) -> Filled[Thing]:
     """Return a column of texts from outside, of at most `limit` characters each."""
     return TableColumn(title, CellKind.NAME), lambda thing: cell.name(read(thing), limit)
+
+
+def lines(title: str, read: Callable[[Thing], Iterable[str]]) -> Filled[Thing]:
+    """Return a column of lines from outside."""
+    return (
+        TableColumn(title, CellKind.LINES),
+        lambda thing: "\n".join(cell.name(line, _LONG) for line in read(thing)),
+    )
 
 
 def word(title: str, read: Callable[[Thing], str]) -> Filled[Thing]:
@@ -489,10 +502,9 @@ def findings(snapshot: Snapshot) -> Table:
         "Findings",
         [*of_servers, *(finding for view in snapshot.nodes for finding in own_findings(view))],
         name("about", lambda finding: finding.subject),
-        name("what", lambda finding: finding.words, _LONG),
-        name(
-            "evidence", lambda finding: "; ".join(f"{name}: {text}" for name, text in finding.evidence), _LONG
-        ),
+        name("what", lambda finding: finding.said, _LONG),
+        lines("what to do", lambda finding: [f"→ {finding.fix}"] if finding.fix else []),
+        lines("evidence", lambda finding: [f"{name}: {text}" for name, text in finding.evidence]),
     )
 
 
@@ -853,21 +865,24 @@ def snapshot_tables(snapshot: Snapshot, *, detailed: bool = False) -> Iterator[t
         yield from ((part, as_list) for part in table_shown if part.rows)
 
 
-def list_items(shown: Table, quote: Callable[[str], str]) -> Iterator[str]:
-    """Yield each row of a table as a sentence: its cells, figures with the title of their column.
+def list_items(shown: Table, quote: Callable[[str], str]) -> Iterator[tuple[str, ...]]:
+    """Yield each row of a table as a sentence and the lines below it: figures have the title of their column.
 
     `quote` returns text from outside as the format shows it.
     """
     for row in shown.rows:
         words: list[str] = []
+        below: list[str] = []
         for column, text in zip(shown.columns, row, strict=True):
-            if column.kind is CellKind.FIGURE and column.title != "time":
+            if column.kind is CellKind.LINES:
+                below += map(quote, text.splitlines())
+            elif column.kind is CellKind.FIGURE and column.title != "time":
                 words.append(f"{column.title} {text}")
             elif column.kind is CellKind.NAME and text != UNKNOWN:
                 words.append(quote(text))
             elif column.kind is CellKind.FIGURE or text != UNKNOWN:
                 words.append(text)
-        yield ", ".join(words)
+        yield ", ".join(words), *below
 
 
 def nothing_watched(snapshot: Snapshot) -> str:

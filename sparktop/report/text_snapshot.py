@@ -40,8 +40,12 @@ def render(snapshot: Snapshot, width: int) -> str:
 
 
 def _list_lines(shown: Table, width: int) -> Iterator[str]:
-    for item in tables.list_items(shown, lambda text: text):
-        yield from wrap(f"- {clean(item, _LONGEST)}", width, subsequent_indent="  ", break_on_hyphens=False)
+    for sentence, *below in tables.list_items(shown, lambda text: text):
+        yield from wrap(
+            f"- {clean(sentence, _LONGEST)}", width, subsequent_indent="  ", break_on_hyphens=False
+        )
+        for line in below:
+            yield from _indent(line, width)
 
 
 def table_lines(shown: Table, width: int) -> Iterator[str]:
@@ -103,7 +107,7 @@ def markdown(snapshot: Snapshot) -> str:
     parts = (tables.omission(snapshot), tables.nothing_watched(snapshot))
     blocks = ["\n".join(_head_lines(snapshot)), *filter(None, parts)]
     for table, as_list in tables.snapshot_tables(snapshot):
-        items = (f"- {item}" for item in tables.list_items(table, code))
+        items = ("\n  - ".join((f"- {item}", *below)) for item, *below in tables.list_items(table, code))
         as_text = "\n".join([f"### {table.title}", "", *items])
         blocks.append(as_text if as_list else in_markdown(grid_of(table, WIDTH)))
     return "\n\n".join([*blocks, f"_{tables.legend(snapshot)}_"]) + "\n"

@@ -51,12 +51,11 @@ class CurrentFindings:
                     by_subject.setdefault(key_of(finding.subject), []).append(finding)
         self._findings = {key: _most_severe(findings) for key, findings in by_subject.items()}
         held_ids: set[str] = set()
-        for key, findings in self._findings.items():
+        for findings in self._findings.values():
             for finding in findings:
                 if finding.severity is None:
                     continue
-                part = f"/{finding.key.replace(':', '.')}" if finding.key else ""
-                alert_id = f"{key.label}:{finding.kind}{part}"
+                alert_id = finding.alert_id
                 message = clean(finding.said, _LONGEST)
                 since = None if finding.lasted_s is None else when.before(finding.lasted_s)
                 alerts.hold(

@@ -139,7 +139,7 @@ def test_every_word_has_its_meaning(words: Iterable[str], explained: dict[str, E
     """Every word that occurs has an explanation, and every explained word occurs."""
     assert set(words) == set(explained)
     assert all(one.meaning and one.meaning[-1] != "." for one in explained.values())
-    assert not any("{" in one.line for one in explained.values())
+    assert not any("{" in one.lines for one in explained.values())
 
 
 def test_a_crash_loop_is_explained_with_the_limits_of_its_rule() -> None:

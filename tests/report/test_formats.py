@@ -19,12 +19,14 @@ from msgspec.structs import replace
 from sparktop.commands.snapshot import render
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance, BalanceWord
-from sparktop.model.event import Alert, Event, Severity
+from sparktop.model.event import Alert, Event, Finding, FindingKind, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.ranks import RanksVerdict, RanksView, RanksWord
 from sparktop.model.router import RouterView, Sum, Totals
-from sparktop.model.snapshot import BackendState, Latency, Quantile, Snapshot
+from sparktop.model.snapshot import BackendState, Latency, NodeView, Quantile, Snapshot
 from sparktop.model.text import clean
+from sparktop.panels.board.events import events_screen
+from sparktop.panels.parts.text import row_text
 from sparktop.report import html, text_snapshot
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.markdown import WIDTH, code
@@ -244,6 +246,35 @@ RANKS = RanksView(VERDICT, 4.0, node="spark-a")
 @cache
 def routed(**part: object) -> Snapshot:
     return Rehearsal(router=RouterPart(**part)).play(20).snapshot()  # type: ignore[arg-type]  # a test's own words
+
+
+def test_remedies_and_evidence_have_lines_of_their_own(empty_snapshot: Snapshot) -> None:
+    """In text, Markdown and on the page of alerts; JSON has the remedies of each alert as a list."""
+    evidence = (("limit", "8 MiB"), ("needed", "1 GiB"))
+    finding = Finding(
+        FindingKind.MACHINE_SETUP,
+        "n",
+        "memlock is small",
+        of_machine=True,
+        fix="raise it",
+        evidence=evidence,
+        key="memlock",
+    )
+    alerts = (
+        Alert("node:n:machine-setup/memlock", Severity.WARNING, "n", "memlock is small", NOON),
+        Alert("backend:b:restarts", Severity.WARNING, "b", "restarted twice", NOON),
+    )
+    nodes = (NodeView("n", "local", findings=(finding,)),)
+    snapshot = replace(empty_snapshot, nodes=nodes, alerts=alerts)
+    below = ["→ raise it", "limit: 8 MiB", "needed: 1 GiB"]
+    assert "\n".join(["- n, memlock is small", *(f"  {line}" for line in below)]) in render_text(snapshot, 80)
+    listed = "\n".join(["- `n`, `memlock is small`", *(f"  - `{line}`" for line in below)])
+    assert listed in text_snapshot.markdown(snapshot)
+    rows = [row_text(row).strip("│ ") for row in events_screen(snapshot, 80, 20)]
+    assert rows[2].startswith("▲ n: memlock is small")
+    assert rows[3] == "→ raise it"
+    told = json.loads(render(snapshot, "json"))["alerts"]
+    assert [alert["remedies"] for alert in told] == [["raise it"], ["read its log"]]
 
 
 def test_json_has_the_deployments_of_a_router() -> None:

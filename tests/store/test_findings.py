@@ -97,7 +97,7 @@ def test_a_finding_in_every_form(told: Told) -> None:
     (begun,) = (event for event in snapshot.events if event.kind == "prefix-unused")
     assert json.loads(event_document(begun, simulated=False))["message"] == SAID
     for text in (text_of(snapshot, 100), text_snapshot.markdown(snapshot)):
-        assert FINDING.words in " ".join(text.split())
+        assert all(words in " ".join(text.split()) for words in (FINDING.said, f"→ {FINDING.fix}"))
     shown = json.loads(json.dumps(to_json(snapshot)))["backends"][0]["findings"]
     assert [(one["kind"], one["sure"], one["evidence"]) for one in shown] == [
         ("prefix-unused", "likely", [["block", "2,096 tokens; prompts have 812"]])

@@ -116,12 +116,15 @@ def events_panel(snapshot: Snapshot, width: int, height: int, *, selected: bool 
 
 def events_screen(snapshot: Snapshot, width: int, height: int, *, selected: bool = False) -> list[Row]:
     """Draw the alerts and events with every message in full, in at least `height` rows."""
-    rows: list[Row] = []
-    for title, entries in zip(
-        ("alerts now", "events, newest first"), _alerts_and_events(snapshot), strict=True
-    ):
-        rows += [heading(title, "", width - 2)] if entries else []
-        rows += [row for entry in entries for row in _entry_rows(entry, width - 3, _MOST_ROWS)]
+    alerts, happened = _alerts_and_events(snapshot)
+    rows: list[Row] = [heading("alerts now", "", width - 2)] if alerts else []
+    for alert, entry in zip(snapshot.alerts, alerts, strict=True):
+        rows += _entry_rows(entry, width - 3, _MOST_ROWS)
+        finding = snapshot.finding_of(alert)
+        remedy = wrap_sentence(f"→ {finding.fix}", width - 3 - _INDENT) if finding and finding.fix else []
+        rows += [[label(" " * _INDENT), (line, "text")] for line in remedy]
+    rows += [heading("events, newest first", "", width - 2)] if happened else []
+    rows += [row for entry in happened for row in _entry_rows(entry, width - 3, _MOST_ROWS)]
     return _events_frame(rows, width, max(height, len(rows) + 2), [], selected=selected)
 
 

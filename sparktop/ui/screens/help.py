@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, ClassVar
 
 from rich.style import Style
@@ -123,7 +124,7 @@ def explained_section(
     title: str, words: Mapping[Any, Explained], notes: Sequence[tuple[str, str]] = ()
 ) -> HelpSection:
     """Return a section of explained words, followed by `notes`."""
-    return word_section(title, [*((str(word), explained.line) for word, explained in words.items()), *notes])
+    return word_section(title, [*((str(word), explained.lines) for word, explained in words.items()), *notes])
 
 
 class HelpScreen(Dialog[None]):
@@ -284,7 +285,8 @@ def _sections_text(
             mark = "▸" if marked is not None and key is marked else " "
             is_alone = cell_width(term) >= _HEAD
             text.append(mark + (f"{term}\n" if is_alone else fit(term, indent)), style("key"))
-            for line, part in enumerate(wrap_sentence(explanation, width - indent - 1)):
+            parts = (wrap_sentence(line, width - indent - 1) for line in explanation.split("\n"))
+            for line, part in enumerate(chain.from_iterable(parts)):
                 text.append(f"{' ' * (indent + 1) if line or is_alone else ''}{part}\n", style("text"))
     if not sections:
         text.append("nothing found: fewer letters find more\n", style("muted"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from textual.widgets import Static
 
 from sparktop.config.keys import KEYS
+from sparktop.model.event import FindingKind
+from sparktop.model.explained import FINDINGS
 from sparktop.panels.board.layout import PanelKey
 from sparktop.ui.screens.help import HelpScreen
 from tests.ui.board import Board, picture
@@ -29,7 +31,11 @@ async def test_typing_searches_and_enter_runs_what_was_found() -> None:
         await board.press(*"ktv ", *["backspace"] * 3, *"v")
         assert any("KV cache is at least 98 %" in line for line in told(board))
         assert len(told(board)) < len(everything) / 2
-        await board.press(*"zzz")
+        await board.press("escape", *"machine-setup")
+        remedies = [line.strip() for line in told(board) if "→" in line]
+        assert len(remedies) == len(FINDINGS[FindingKind.MACHINE_SETUP].remedies)
+        assert all(line.startswith("→ ") for line in remedies)
+        await board.press("escape", *"zzz")
         assert told(board) == ["nothing found: fewer letters find more"]
         await board.press("escape")
         assert told(board) == everything
