@@ -27,7 +27,7 @@ from sparktop.model.sweep import HistoryRow, SweepStatus
 from sparktop.model.text import clean, reason_of
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.imports.reading import list_at, started_at, text_at
-from sparktop.sweep.compare.ratio import main_rate
+from sparktop.sweep.compare.ratio import contenders, main_rate
 from sparktop.sweep.compare.series import LevelSeries, series_of
 from sparktop.sweep.plan.presets import DEFAULT
 from sparktop.sweep.result.results import LevelResult, SweepResult
@@ -295,6 +295,7 @@ def stored_row(result: SweepResult, key: str) -> HistoryRow:
     """Return the row of a stored sweep; `key` is the key of the result."""
     levels = [level for target in result.targets for level in target.levels]
     models = dict.fromkeys(target.model for target in result.targets if target.model is not None)
+    best_of = contenders(levels)
     return HistoryRow(
         key=key,
         started_at=result.started_at,
@@ -304,8 +305,8 @@ def stored_row(result: SweepResult, key: str) -> HistoryRow:
         model=", ".join(models) or None,
         levels=len(levels),
         most=max((level.point for level in levels), default=None),
-        decode_tps=_best_rate(levels),
-        ttft_ms=min((level.ttft_ms.mean for level in levels if level.ttft_ms is not None), default=None),
+        decode_tps=_best_rate(best_of),
+        ttft_ms=min((level.ttft_ms.mean for level in best_of if level.ttft_ms is not None), default=None),
         doubtful=sum(bool(level.validity) for level in levels),
         simulated=result.simulated,
     )
@@ -347,11 +348,9 @@ def imported_row(key: str, series: Sequence[LevelSeries], started_at: datetime |
 
 def _best_rate(levels: Sequence[LevelResult]) -> float | None:
     """Return the highest value of the rate by which the sweep's own screen judges its levels."""
-    usable = [level for level in levels if level.error is None]
-    measured = [level for level in usable if not level.has_other_prompt] or usable
-    by_output = any(level.open_loop or level.agents for level in measured)
-    metric = "output_tps" if by_output else main_rate(measured)
-    rates = [None if metric is None else level.rate(metric) for level in measured]
+    by_output = any(level.open_loop or level.agents for level in levels)
+    metric = "output_tps" if by_output else main_rate(levels)
+    rates = [None if metric is None else level.rate(metric) for level in levels]
     return max((rate.mean for rate in rates if rate is not None), default=None)
 
 

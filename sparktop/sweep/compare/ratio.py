@@ -319,11 +319,23 @@ class BestLevel(Struct, frozen=True):
         return sorted((self.best, *self.alike), key=lambda level: level.concurrency)
 
 
+def contenders(levels: Sequence[LevelResult]) -> Sequence[LevelResult]:
+    """Return those of the measured levels that may be the best.
+
+    They have the prompt length that was asked for, and were not cut short; where there is no such level, the
+    others are compared among themselves.
+    """
+    measured = [level for level in levels if level.is_measured]
+    as_asked = [level for level in measured if not level.has_other_prompt] or measured
+    return [level for level in as_asked if not level.is_cut_short] or as_asked
+
+
 def best_level(levels: Sequence[LevelResult], metric: str) -> BestLevel:
     """Return the best of `levels`, at least one, which have the rate `metric`; of equals it is the first.
 
-    The other levels are compared with it as in the table of levels.
+    The other `contenders` are compared with it as in the table of levels.
     """
+    levels = contenders(levels)
     means = [rate.mean if rate is not None else 0.0 for rate in (level.rate(metric) for level in levels)]
     best = levels[means.index(max(means))]
     best_value = best.figure(metric)

@@ -25,7 +25,14 @@ from sparktop.model.statistics import P90_FROM, P95_FROM, P99_FROM, quantile
 from sparktop.model.sweep import Value, value_of
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Api, Order, TargetKind
-from sparktop.sweep.terms.definitions import ALL_LATENCIES, CALL_LATENCIES, LATENCIES, RATES, SHORT_PROMPT
+from sparktop.sweep.terms.definitions import (
+    ALL_LATENCIES,
+    CALL_LATENCIES,
+    CUT_SHORT,
+    LATENCIES,
+    RATES,
+    SHORT_PROMPT,
+)
 
 LARGEST = 1e15
 """Larger numbers are not plausible measurements; as bytes, this is a petabyte."""
@@ -1201,6 +1208,11 @@ class LevelResult(AxisPart):
         Such a level is one of the counted length: it wins nothing among levels of the length asked for.
         """
         return any(reason.code == SHORT_PROMPT for reason in self.validity)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """True if the level ended before its time (the warning `cut_short`)."""
+        return any(reason.code == CUT_SHORT for reason in self.validity)
 
     @property
     def known_servers(self) -> tuple[str, ...]:

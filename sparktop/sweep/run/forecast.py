@@ -27,7 +27,6 @@ from sparktop.sweep.run.preparation import beyond_contexts, without_refused
 from sparktop.sweep.run.result_builder import plan_result
 from sparktop.sweep.run.search import LEVEL_OVERHEAD, MOST_SEARCH_RUNS, CapacitySearch
 from sparktop.sweep.run.server_side import watched_slots
-from sparktop.sweep.terms.definitions import CUT_SHORT
 
 _GROWTH = 0.6
 """The duration of a load run grows roughly as the concurrency to this power (measured with gpt-oss-120b on
@@ -271,8 +270,7 @@ def _run_seconds(plan: Plan, level: LevelResult, result: SweepResult) -> float |
     In steady mode, the mean duration of a request stands for that of a burst. None if requests failed, if
     none succeeded, if the level was cut short or had a context, or if its axis is not the concurrency.
     """
-    unusable = any(mark.code == CUT_SHORT for mark in level.validity)
-    unusable = unusable or level.load is not LoadKind.CONCURRENCY or level.depth > 0
+    unusable = level.is_cut_short or level.load is not LoadKind.CONCURRENCY or level.depth > 0
     output = level.tg or result.plan.tg
     if unusable or level.requests.failed or not level.requests.ok or not output:
         return None

@@ -29,7 +29,7 @@ from sparktop.model.sweep import (
     Value,
 )
 from sparktop.model.yardsticks import YARDSTICK_WORDS
-from sparktop.sweep.compare.ratio import clearly_best, is_scattered, main_rate
+from sparktop.sweep.compare.ratio import clearly_best, contenders, is_scattered, main_rate
 from sparktop.sweep.plan.plan import Order, Plan, TargetKind
 from sparktop.sweep.result.level import split_words
 from sparktop.sweep.result.measure import RequestTrace, collect_into
@@ -48,7 +48,7 @@ from sparktop.sweep.result.results import (
     level_of,
 )
 from sparktop.sweep.run.progress import PhaseChanged, SweepPhase
-from sparktop.sweep.terms.definitions import CALL_LATENCIES, CUT_SHORT, MAIN_RATES, METRICS
+from sparktop.sweep.terms.definitions import CALL_LATENCIES, MAIN_RATES, METRICS
 from sparktop.sweep.view.marks import balance_fields, limit_words, marks_of
 from sparktop.sweep.view.words import conversation_facts, conversation_figures, known_words
 
@@ -187,8 +187,7 @@ class LevelProgress:
 def _measured_state(level: LevelResult) -> LevelState:
     if level.error is not None:
         return LevelState.REFUSED
-    is_cut = any(mark.code == CUT_SHORT for mark in level.validity)
-    return LevelState.CUT_SHORT if is_cut else LevelState.DONE
+    return LevelState.CUT_SHORT if level.is_cut_short else LevelState.DONE
 
 
 def _level_at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
@@ -239,10 +238,8 @@ def result_rows(
         for target in result.targets
         for level in target.in_order()
     }
-    # A level whose server counted another prompt length than was asked for wins nothing among the others. If
-    # all are such levels, they are ranked among themselves.
-    as_asked = {key: level.figures for key, level in levels.items() if not level.has_other_prompt}
-    ranks = ranks_of(as_asked or {key: level.figures for key, level in levels.items()}, comparison)
+    able = set(map(id, contenders(list(levels.values()))))
+    ranks = ranks_of({key: level.figures for key, level in levels.items() if id(level) in able}, comparison)
     rate = main_rate(list(levels.values()))
     return tuple(
         replace(_result_row(key, level, incomplete), ranks=ranks.get(key, {}), rate=rate)

@@ -58,7 +58,6 @@ from sparktop.sweep.result.results import (
     level_of,
 )
 from sparktop.sweep.terms.definitions import (
-    CUT_SHORT,
     DRIFT,
     DUE_LATENCIES,
     ERROR_SHARE,
@@ -313,7 +312,7 @@ def _by_length(levels: Sequence[LevelResult], words: Callable[[list[LevelResult]
 def _rates_sentence(levels: Sequence[LevelResult]) -> str:
     """Return the sentence for the levels of one prompt length, in ascending order of rates."""
     # A level within which the sweep ended shows no rate that the target can take.
-    cut = [level for level in levels if any(mark.code == CUT_SHORT for mark in level.validity)]
+    cut = [level for level in levels if level.is_cut_short]
     complete = [level for level in levels if level not in cut]
     kept_rates = list(takewhile(lambda level: not _is_overloaded(level), complete))
     failing = complete[len(kept_rates)] if len(kept_rates) < len(complete) else None

@@ -23,6 +23,7 @@ from sparktop.model.sweep import ColumnRank
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import series_of
 from sparktop.sweep.formats.written import capacity_text, sweep_report
+from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import (
     AgentsResult,
     CapacityAnswer,
@@ -149,6 +150,21 @@ def test_the_best_is_the_best_whatever_warnings_it_has(warned: Sequence[int]) ->
     assert words.startswith("best: c = 8, 344.0 tok/s")
     assert ("tok/s decode (warning: throttled); mean TTFT 100 ms" in words) is (8 in warned)
     assert "at c = 16 −10 %" in words
+
+
+def test_what_was_cut_short_is_the_best_only_beside_its_like() -> None:
+    """The sentence, the marks of the table and the list of results name the same level."""
+    mark = Validity(code=CUT_SHORT, message="the sweep was stopped")
+    whole = [level(32, 500, 501, 502), level(64, 650, 651, 652)]
+    cut = level(96, 748, 749, 750).model_copy(update={"validity": (mark,)})
+    for levels, best in (([*whole, cut], 651.0), ([cut], 749.0)):
+        result = made_sweep(("a", levels))
+        found = result_view(result)
+        assert f" {best} tok/s" in (found.headline or "").split(";")[0]
+        assert stored_row(result, "a.json").decode_tps == best
+    assert "; at c = 96 +15 % (warning: unfinished)" in answered([*whole, cut])
+    ranks = [row.ranks.get("decode_tps") for row in result_view(made_sweep(("a", [*whole, cut]))).rows]
+    assert ranks == [None, ColumnRank.BEST, None]
 
 
 def test_kinds_of_text_have_their_accepted_drafts_and_warnings() -> None:
