@@ -520,7 +520,7 @@ def reason_of_standstill(standstill: Standstill, now: Sequence[GpuWork], core_pe
     if not words:
         return "" if standstill.gpus else "only its metrics are known"
     if core_percent is not None and standstill.core_busy:
-        return f"{words}; one core of the engine {core_percent:.0f} % busy"
+        return f"{words}; the engine keeps one CPU core {core_percent:.0f} % busy"
     rdma = standstill.rdma_mb_per_s
     link = "" if rdma is None or not standstill.several_machines else f", RDMA {rdma:,.3g} MB/s"
     return f"{words}{link}"

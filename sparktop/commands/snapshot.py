@@ -78,8 +78,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seconds",
         type=seconds(0.1, _DAY_S),
         metavar="TIME",
-        help="watch so long (default: until rates cover two intervals or all failed, 5 at most; "
-        "30 for a server whose page takes long)",
+        help="watch so long (default: until rates cover two intervals or all targets failed, at most "
+        "5 s, or 30 s for a server whose page takes long)",
     )
     parser.add_argument(
         "--format",

@@ -250,3 +250,6 @@ def test_limits_stand_behind_the_values_and_say_on_which_side_an_alert_is() -> N
     assert [*value_texts(swap)] == ["swap in 210 MB/s (alert at 1.0 MB/s, ends below 524 kB/s)"]
     clock = {"sm_clock_mhz": 714.0, "limit_mhz": 1000.0, "kv_cache_percent": 0.327}
     assert [*value_texts(clock)] == ["SM clock 714 MHz (alert below 1000 MHz)", "KV cache used <1 %"]
+    cache = {"asked_tokens": 33425.0, "found_tokens": 0.0, "found_limit_percent": 10.0, "prompts": 25.0}
+    words = ["33,425 prompt tokens looked up", "0 found", "alert below 10 % found", "25 prompts"]
+    assert [*value_texts(cache)] == words
