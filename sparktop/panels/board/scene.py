@@ -163,7 +163,7 @@ def empty_rows(snapshot: Snapshot, width: int, height: int, *, filtered_by: str 
         lines = no_match_rows(filtered_by, "server")
     elif snapshot.searching:
         lines = _search_lines(snapshot, inside)
-    above = max(0, (inside - len(lines)) // 2)
+    above = 0 if filtered_by else max(0, (inside - len(lines)) // 2)
     margin = max(1, (width - 2 - max(_USUAL_WIDTH, *map(row_width, lines))) // 2)
     rows: list[Row] = [[]] * above + [[(" " * margin, "text"), *line] for line in lines]
     return frame_rows(rows, width, height, title=name_tab("backend", "", "backends"))

@@ -127,10 +127,11 @@ def test_a_server_that_does_not_answer_yet_is_seen_by_its_process(port: int, wor
 
 
 def test_a_filter_that_hides_every_server_is_named() -> None:
-    """Nothing is missing then, and nothing is to be started."""
+    """In the first row; nothing is missing then, and nothing is to be started."""
     shown = replace(Rehearsal().store.snapshot(), backends=(), searching=("spark-a",))
-    text = "\n".join(map(row_text, empty_rows(shown, 80, 20, filtered_by="sprak")))
-    assert "no server matches “sprak”" in text
+    rows = [row_text(row) for row in empty_rows(shown, 80, 20, filtered_by="sprak")]
+    text = "\n".join(rows)
+    assert "no server matches “sprak”" in rows[1]
     assert "esc drops the filter" in text
     assert "vllm serve" not in text
 
