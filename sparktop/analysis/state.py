@@ -46,9 +46,20 @@ _LEAST_QUEUED = 0.5
 _FAILED = {
     FailureKind.LOADING: BackendState.LOADING,
     FailureKind.ENGINE_DEAD: BackendState.ENGINE_DEAD,
-    # It serves but reports no metrics: "unreachable" would suggest the wrong fault.
-    FailureKind.METRICS_DISABLED: BackendState.UNKNOWN,
-    FailureKind.OTHER_PROGRAM: BackendState.UNKNOWN,
+    # It answers but reports no metrics: "unreachable" would suggest the wrong fault.
+    **dict.fromkeys(
+        (
+            FailureKind.METRICS_DISABLED,
+            FailureKind.OTHER_PROGRAM,
+            FailureKind.NOT_FOUND,
+            FailureKind.UNAUTHORIZED,
+            FailureKind.REDIRECT,
+            FailureKind.TOO_LARGE,
+            FailureKind.MALFORMED,
+            FailureKind.ROUTER,
+        ),
+        BackendState.UNKNOWN,
+    ),
     FailureKind.LATE: BackendState.STALE,
 }
 """The state of a backend by the failure of its newest poll; any other failure makes it unreachable."""

@@ -107,7 +107,8 @@ STATES: Mapping[BackendState, Explained] = {
     ),
     BackendState.IDLE: Explained(f"no request ran and no token was computed in {_WINDOW}"),
     BackendState.UNKNOWN: Explained(
-        "it answers, but does not report what the rules need", "vLLM: start it without --disable-log-stats"
+        "it answers, but does not report what the rules need; its panel says what it answered",
+        "sparktop doctor TARGET; vLLM: start it without --disable-log-stats",
     ),
 }
 """The state of a server; the first whose rule is met."""

@@ -396,6 +396,7 @@ class HttpSource:
                 words=words,
                 has_key=bool(key),
                 by_proxy=is_of_proxy(response.body),
+                program=response.headers.get("Server", ""),
             )
         return replace(response, answer_ms=(self._clock() - began) * 1000)
 

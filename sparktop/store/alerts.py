@@ -437,7 +437,7 @@ class StateEvents:
         if state is word.reported:
             word.by_alert = word.by_alert or by_alert
             return None
-        fails = state is BackendState.UNREACHABLE and not track.health.down  # its alert will say it
+        fails = _fails(track) and not track.health.down  # its alert will say it
         if not by_alert and (fails or when.at - word.since_s < HELD_S):
             return None
         before, was_by_alert = word.reported, word.by_alert
@@ -463,7 +463,13 @@ def _has_alert(track: BackendTrack, tracks: Tracks, alerts: ActiveAlerts) -> boo
     if track.view.state is BackendState.STALE and track.target.scrape is not None:
         fleet = tracks.fleets.get(track.target.scrape.source)
         return fleet is not None and fleet.health.failure is not None
-    if track.view.state is BackendState.UNREACHABLE and failure is not None:
+    if _fails(track) and failure is not None:
         return alerts.get(failure_id(key, failure)) is not None
     name = _ALERTS.get(track.view.state)
     return name is not None and alerts.get(f"{key.label}:{name}") is not None
+
+
+def _fails(track: BackendTrack) -> bool:
+    """Return whether a server is not reached, or answers with something else than its metrics."""
+    answers_otherwise = track.view.state is BackendState.UNKNOWN and track.health.failure is not None
+    return answers_otherwise or track.view.state is BackendState.UNREACHABLE

@@ -65,6 +65,11 @@ def test_the_words_come_in_serving_s_order() -> None:
 @pytest.mark.parametrize(
     ("load", "word", "rule"),
     [
+        (
+            {"failure": Failure(FailureKind.NOT_FOUND, "404: no such page", 0.0)},
+            Is.UNKNOWN,
+            "404: no such page",
+        ),
         ({"running": 3.0, "slots": 8}, Is.BORED, "running 3 of 8 slots; busy from 4"),
         ({"running": 4.0, "slots": 8}, Is.BUSY, "running 4 of 8 slots; busy from 4"),
         ({"running": 8.0}, Is.BUSY, "running 8; busy from 8 (slots unknown)"),

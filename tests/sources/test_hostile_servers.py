@@ -123,6 +123,11 @@ BAD: dict[str, tuple[Reply, FailureKind, str]] = {
     "unknown packing": (packed(b"?", "br"), K.UNSUPPORTED, "br"),
     "nothing at all": (say_nothing, K.TIMEOUT, "no answer"),
     "401": (answer(b"{}", "401 Unauthorized"), K.UNAUTHORIZED, "401: "),
+    "404 of another program": (
+        answer(b"<html>", "404 Not Found", "Server: SimpleHTTP/0.6 Python/3.11"),
+        K.NOT_FOUND,
+        "(SimpleHTTP/0.6 Python/3.11) has no such page: is it an inference server",
+    ),
     "500 with words": (answer(JSON_ERROR, "500 Oops"), K.HTTP, ": the engine died of [2J thirst"),
     "500 with evil words": (answer(EVIL.encode(), "500 Oops"), K.HTTP, "[red]bold"),
     "503": (answer(b'{"error": "Model is loading"}', "503 Busy"), K.LOADING, "503: "),
