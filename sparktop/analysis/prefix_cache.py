@@ -58,6 +58,9 @@ class _PromptCounts(NamedTuple):
     """Tokens found in it."""
 
 
+_NONE = _PromptCounts(0.0, 0.0, 0.0, 0.0)
+
+
 class _Step(Struct, frozen=True):
     """What was counted between two looks, at the end of which prompts had come."""
 
@@ -72,13 +75,18 @@ class PrefixCacheRule:
 
     def __init__(self) -> None:
         """Start without prompts."""
-        self._last: BackendView | None = None
+        self._counted: PrefixUse | None = None
+        """Up to what the steps have counted: tokens are looked up before their prompt is counted."""
+        self._preemptions = 0.0
+        """Those of the same time."""
+        self._began_at = 0.0
         self._steps: deque[_Step] = deque(maxlen=_MOST_STEPS)
         self._turns: tuple[int, int] | None = None
         self._turns_at = 0.0
         """What was recognised last, and when: it holds for the window, for other prompts come between."""
-        self._swept = False
-        """Whether a sweep of this program is among what the server has counted since its start."""
+        self._in_sweep = False
+        self._of_sweeps = _NONE
+        """What came in sweeps of this program: it tells nothing of what other clients send."""
         self._due = 0.0
         self._found: tuple[Finding, ...] = ()
 
@@ -87,20 +95,7 @@ class PrefixCacheRule:
         at, use = now.at, view.prefix
         if use is None:
             return ()
-        last_view, self._last = self._last, view
-        before = last_view.prefix if last_view is not None else None
-        if before is not None and (use.prompt_tokens < before.prompt_tokens or use.cache != before.cache):
-            self._steps.clear()  # the server restarted
-            self._swept, self._due, self._turns, before = False, at, None, None
-        self._swept = self._swept or view.in_sweep
-        if view.in_sweep or (last_view is not None and last_view.in_sweep):
-            return self._found
-        if last_view is not None and before is not None:
-            counts = _counts_between(before, use)
-            preempted = max(0.0, (view.preemptions or 0.0) - (last_view.preemptions or 0.0))
-            if counts.prompts:
-                self._steps.append(_Step(at, counts, view.kv_fullest_percent, preempted))
-        if at >= self._due:
+        if self._count(at, view, use) and at >= self._due:
             self._due = at + _EVERY_S
             while self._steps and self._steps[0].at < at - _WINDOW_S:
                 self._steps.popleft()
@@ -108,25 +103,41 @@ class PrefixCacheRule:
                 self._turns, self._turns_at = turns_seen, at
             elif self._turns_at < at - _WINDOW_S:
                 self._turns = None
-            self._found = tuple(self._findings(view, use))
+            self._found = tuple(self._findings(at, view, use))
         return self._found
+
+    def _count(self, at: float, view: BackendView, use: PrefixUse) -> bool:
+        """Count what came since the last prompt; return False while a sweep of this program runs."""
+        before, was_in_sweep, self._in_sweep = self._counted, self._in_sweep, view.in_sweep
+        if before is None or use.prompt_tokens < before.prompt_tokens or use.cache != before.cache:
+            self._steps.clear()  # the server restarted
+            self._of_sweeps, self._turns, self._due, self._began_at = _NONE, None, at, at
+            self._counted, self._preemptions, before = use, view.preemptions or 0.0, use
+        counts, is_swept = _counts_between(before, use), view.in_sweep or was_in_sweep
+        if is_swept:
+            self._of_sweeps = _sum_counts((self._of_sweeps, counts))
+        elif counts.prompts:
+            preempted = max(0.0, (view.preemptions or 0.0) - self._preemptions)
+            self._steps.append(_Step(at, counts, view.kv_fullest_percent, preempted))
+        if is_swept or counts.prompts:
+            self._counted, self._preemptions = use, view.preemptions or 0.0
+        return not is_swept
 
     def _singles(self) -> list[float]:
         """Return the tokens of prompts that came alone between two polls."""
         return [step.counts.tokens for step in self._steps if step.counts.prompts == 1]
 
-    def _findings(self, view: BackendView, use: PrefixUse) -> Iterator[Finding]:
+    def _findings(self, at: float, view: BackendView, use: PrefixUse) -> Iterator[Finding]:
         """Yield that the caches spare nothing, once enough prompts have come to say so."""
         if view.role == "decode" or not view.generation_tokens:  # an embedding server generates nothing
             return
         stays = _STAYS if self._found else 1.0
         nothing_percent, little_percent = stays * NEVER_PERCENT, stays * HARDLY_PERCENT
-        whole_prompts = (
-            use.prompts is not None
-            and not self._swept
-            and 100 * use.cached_tokens < nothing_percent * use.asked_tokens
-        )
-        total = _counts(use) if whole_prompts else _sum_counts(step.counts for step in self._steps)
+        total = _PromptCounts(*map(sub, _counts(use), self._of_sweeps))
+        window_s = None  # since its start
+        if use.prompts is None or 100 * total.cached >= nothing_percent * total.asked:
+            total = _sum_counts(step.counts for step in self._steps)
+            window_s = min(_WINDOW_S, at - self._began_at)
         count, tokens, asked_tokens, cached = total
         if count < LEAST_PROMPTS or asked_tokens < LEAST_TOKENS or tokens < SHORT_TOKENS * count:
             return
@@ -134,8 +145,8 @@ class PrefixCacheRule:
             return
         if self._turns is None and (use.prompts is None or 100 * cached >= nothing_percent * asked_tokens):
             return
-        yield self._finding(view, use, total, "since its start" if whole_prompts else "while watched")
-        if whole_prompts and use.lmcache_tokens is not None:
+        yield self._finding(view, use, total, window_s)
+        if window_s is None and use.lmcache_tokens is not None:
             looked_up, found_tokens = use.lmcache_tokens
             if looked_up >= LEAST_TOKENS and not found_tokens:
                 yield Finding(
@@ -148,8 +159,13 @@ class PrefixCacheRule:
                     values={"asked_tokens": looked_up, "found_tokens": 0.0},
                 )
 
-    def _finding(self, view: BackendView, use: PrefixUse, total: _PromptCounts, since: str) -> Finding:
-        """Return the finding on the prefix cache, with the explanation that the figures allow."""
+    def _finding(
+        self, view: BackendView, use: PrefixUse, total: _PromptCounts, window_s: float | None
+    ) -> Finding:
+        """Return the finding on the prefix cache, with the explanation that the figures allow.
+
+        `total` is of the last `window_s` seconds; None: since the server's start.
+        """
         cache, block = use.cache, use.cache.block_tokens
         grows, evicted = self._turns is not None, self._evicted()
         count, tokens, asked_tokens, cached = total
@@ -184,7 +200,7 @@ class PrefixCacheRule:
             fix=FINDINGS[KIND].advice(case, **values),
             sure=sure,
             severity=severity if grows else None,
-            evidence=tuple(self._evidence(view, use, total, since, needed)),
+            evidence=tuple(self._evidence(view, use, total, window_s, needed)),
             values={
                 "asked_tokens": asked_tokens,
                 "found_tokens": cached,
@@ -192,17 +208,24 @@ class PrefixCacheRule:
                 "prompts": count,
                 "prompt_tokens_mean": tokens / count,
                 "block_tokens": None if block is None else float(block),
-                "window_s": _WINDOW_S,
+                "window_s": window_s,
             },
         )
 
     def _evidence(
-        self, view: BackendView, use: PrefixUse, total: _PromptCounts, since: str, needed: int | None
+        self,
+        view: BackendView,
+        use: PrefixUse,
+        total: _PromptCounts,
+        window_s: float | None,
+        needed: int | None,
     ) -> Iterator[tuple[str, str]]:
         """Yield (name, text) of what the finding rests on; `needed`: the fewest tokens that can be found."""
         cache, block = use.cache, use.cache.block_tokens
         least = "at least " if use.prompts is None else ""
-        yield "looked up", f"{total.asked:,.0f} tokens of {least}{total.prompts:,.0f} prompts {since}"
+        since = "since its start" if window_s is None else f"in the last {window_s:,.0f} s"
+        swept = ", sweeps left out" if self._of_sweeps.prompts else ""
+        yield "looked up", f"{total.asked:,.0f} tokens of {least}{total.prompts:,.0f} prompts {since}{swept}"
         if block is not None:
             short_percent = self._shorter_percent(use.lengths, needed)
             cannot = f", {short_percent:.0f} % cannot fill it" if short_percent else ""
@@ -250,7 +273,7 @@ def _counts(use: PrefixUse) -> _PromptCounts:
 
 
 def _sum_counts(counts: Iterable[_PromptCounts]) -> _PromptCounts:
-    total = _PromptCounts(0.0, 0.0, 0.0, 0.0)
+    total = _NONE
     for each in counts:
         total = _PromptCounts(*map(add, total, each))
     return total

@@ -159,6 +159,30 @@ def test_a_restart_begins_anew() -> None:
     assert look(2, 3) == []
 
 
+def test_figures_are_those_of_the_same_prompts() -> None:
+    """Tokens are looked up a poll before their prompt is counted, and what comes in a sweep is left out."""
+    rule = EachServer(PrefixCacheRule)
+
+    def look(at: float, prompts: float, asked: float, *, in_sweep: bool = False) -> list[Finding]:
+        use = PrefixUse(HYBRID, prompts, 3000 * prompts, 3000 * asked, 0.3 * 3000 * min(5.0, prompts))
+        view = replace(VIEW, prefix=use, in_sweep=in_sweep)
+        return list(rule.look(Situation(10 * at, EPOCH, {"b": view})))
+
+    look(0, 5, 5)
+    for prompt in range(5, 25):
+        look(2 * prompt, prompt, prompt + 1)
+        look(2 * prompt + 1, prompt + 1, prompt + 1)
+    (finding,) = look(60, 25, 25)
+    assert dict(finding.evidence)["looked up"] == "60,000 tokens of 20 prompts in the last 600 s"
+    assert finding.values["window_s"] == 600
+    look(61, 525, 525, in_sweep=True)
+    look(62, 525, 525)
+    (finding,) = look(63, 526, 526)
+    assert dict(finding.evidence)["looked up"] == (
+        "63,000 tokens of 21 prompts in the last 630 s, sweeps left out"
+    )
+
+
 def test_what_lmcache_adds() -> None:
     """It is named beside the server's own cache, as sure as turns are seen."""
     last = found(TURNS, lmcache=True)
