@@ -6,6 +6,7 @@ The full screen has graphs over time or curves by concurrency, and the table of 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import cell_width, fit
@@ -68,8 +69,8 @@ def status_run(view: SweepView) -> Row:
     return [(failed, "warn"), *status] if view.failed else status
 
 
-def _title_beside(status: Row, sweep: SweepView | Countdown, width: int) -> Row:
-    """Return title and plan for the upper edge of a frame; the last parts of a plan without room go first."""
+def _upper_edge(status: Row, sweep: SweepView | Countdown, width: int) -> dict[str, Any]:
+    """Return title, plan and status for `framed_sweep`; the last parts of a plan without room go first."""
     name = name_tab("sweep", fit(sweep.title, min(30, cell_width(sweep.title))))
     simulated = len("simulated ") if sweep.simulated else 0
     room = width - _CORNERS - row_width(name) - simulated - row_width(status) - 2
@@ -78,7 +79,8 @@ def _title_beside(status: Row, sweep: SweepView | Countdown, width: int) -> Row:
         parts.pop()
     words = ", ".join(parts)
     words = fit(words, min(room, cell_width(words))) if room > _LEAST_PLAN else ""
-    return [*name, label(f" {words} " if words else "")]
+    title = [*name, label(f" {words} " if words else "")]
+    return {"title": title, "simulated": sweep.simulated, "status": status}
 
 
 def progress_pieces(view: SweepView) -> list[Row]:
@@ -170,10 +172,11 @@ def word_rows(view: SweepView, width: int, most_rows: int) -> list[Row]:
 
     Sentences are left out whole, except that the first one is cut if it does not fit.
     """
-    sentences = finding_rows(view, width)
-    parts = [now_rows(view, width), guard_rows(view, width), *sentences]
+    parts = [now_rows(view, width), *finding_rows(view, width)]
     if view.status.over:
-        parts = [headline_rows(view, width, most_rows - 1), now_rows(view, width), *sentences]
+        parts.insert(0, headline_rows(view, width, most_rows - 1))
+    else:
+        parts.insert(1, guard_rows(view, width))
     parts = [part for part in parts if part]
     rows = [row for part in parts for row in part]
     if len(rows) > most_rows:
@@ -183,15 +186,13 @@ def word_rows(view: SweepView, width: int, most_rows: int) -> list[Row]:
 
 def _first_sentences(parts: Sequence[list[Row]], most_rows: int) -> list[Row]:
     """Return the rows of the first `parts` that fit into `most_rows`, with a row that counts the others."""
-    rows = list(parts[0])
-    shown_count = 1
-    while shown_count < len(parts) and len(rows) + len(parts[shown_count]) < most_rows:
-        rows += parts[shown_count]
-        shown_count += 1
-    left = len(parts) - shown_count
-    if not left or most_rows < 2:
+    rows, *others = parts
+    while others and len(rows) + len(others[0]) < most_rows:
+        rows = [*rows, *others.pop(0)]
+    if not others or most_rows < 2:
         return rows[:most_rows]
-    return [*rows[: most_rows - 1], [label(f"… {left} more sentence{'' if left == 1 else 's'}: n shows all")]]
+    plural = "" if len(others) == 1 else "s"
+    return [*rows[: most_rows - 1], [label(f"… {len(others)} more sentence{plural}: n shows all")]]
 
 
 def finding_rows(view: SweepView, width: int) -> list[list[Row]]:
@@ -205,27 +206,18 @@ def finding_rows(view: SweepView, width: int) -> list[list[Row]]:
 
 def countdown_band(countdown: Countdown, width: int, height: int, *, selected: bool = False) -> list[Row]:
     """Draw a sweep that is about to start, as exactly `height` rows of `width` cells."""
-    inner = width - 4
+    inner, room = width - 4, height - 2
     left = max(0.0, countdown.left_s)
     share = left / countdown.whole_s if countdown.whole_s > 0 else 0.0
     seconds = f"{left:.0f} s " if left >= 1 else "now "
-    rows: list[Row] = [[("starts in ", "text"), (f"{seconds:<4}", "title")]]
-    rows[0] += bar_runs(share, max(8, min(40, inner - 16)), "generation")
+    bar = bar_runs(share, max(8, min(40, inner - 16)), "generation")
+    rows: list[Row] = [[("starts in ", "text"), (f"{seconds:<4}", "title"), *bar]]
     rows += flow_pieces(_countdown_pieces(countdown), inner)
     keys: Row = [("esc", "key"), label(" stops it")]
-    room = height - 2
     # The keys have a row even where other rows must be left out: a user must see how to stop it.
     shown_rows = [*rows[: room - 1], keys] if room > 1 else rows[:room]
-    status = tab(("about to start", "accent"))
-    return framed_sweep(
-        [fit_row(row, inner) for row in shown_rows],
-        width,
-        height,
-        title=_title_beside(status, countdown, width),
-        simulated=countdown.simulated,
-        status=status,
-        selected=selected,
-    )
+    body, status = [fit_row(row, inner) for row in shown_rows], tab(("about to start", "accent"))
+    return framed_sweep(body, width, height, **_upper_edge(status, countdown, width), selected=selected)
 
 
 def _countdown_pieces(countdown: Countdown) -> list[Row]:
@@ -251,25 +243,21 @@ def _countdown_pieces(countdown: Countdown) -> list[Row]:
 def notices_screen(view: SweepView, width: int, height: int) -> list[Row]:
     """Draw a sweep's answer, findings and notices in a frame: `height` rows, or more to scroll."""
     inner = width - 4
-    rows: list[Row] = []
     answer = (view.headline,) if view.status.over and view.headline is not None else ()
     end = (view.words,) if view.status.over and view.status is not SweepStatus.DONE else ()
-    notices = (*end, *answer, *view.verdict, *view.notices)
-    for word, sentences in (
-        ("load", (view.plan_words,) if view.plan_words and notices else ()),
-        ("answer", (*end, *answer)),
-        ("findings", view.verdict),
-        ("notices, the newest first", tuple(reversed(view.notices))),
-    ):
-        if sentences:
-            rows.append(heading(word, "", inner))
+    parts = {
+        "answer": (*end, *answer),
+        "findings": view.verdict,
+        "notices, the newest first": view.notices[::-1],
+    }
+    if view.plan_words and any(parts.values()):
+        parts = {"load": (view.plan_words,)} | parts
+    rows: list[Row] = []
+    for word, sentences in parts.items():
+        rows += [heading(word, "", inner)] if sentences else []
         for sentence in sentences:
             rows += sentence_rows(("· ", "muted"), sentence, "text", inner)
-    if not rows:
-        rows = [[label("no notices")]]
-    body = [fit_row(row, inner) for row in rows]
-    title = page_title("notices", view.title)
-    return framed_sweep(body, width, height, title=title, simulated=view.simulated)
+    return _page("notices", view, rows or [[label("no notices")]], width, height)
 
 
 def curves_screen(view: SweepView, width: int, height: int) -> list[Row]:
@@ -277,9 +265,12 @@ def curves_screen(view: SweepView, width: int, height: int) -> list[Row]:
     inner = width - 4
     legend = legend_rows(view.plots, inner)
     room = max(least_plots_height(view.plots, inner), height - 2 - len(legend))
-    body = [*plots_rows(view.plots, inner, room), *legend]
-    title = page_title("curves", view.title)
-    return framed_sweep(body, width, height, title=title, simulated=view.simulated)
+    return _page("curves", view, [*plots_rows(view.plots, inner, room), *legend], width, height)
+
+
+def _page(word: str, view: SweepView, rows: Sequence[Row], width: int, height: int) -> list[Row]:
+    body = [fit_row(row, width - 4) for row in rows]
+    return framed_sweep(body, width, height, title=page_title(word, view.title), simulated=view.simulated)
 
 
 _BESIDE_FROM = 110
@@ -307,17 +298,9 @@ def sweep_band(view: SweepView, width: int, height: int, *, selected: bool = Fal
         rows = side_by_side([words, plots], [cells, inner - cells - 2])
     else:
         rows = levels_and_findings(view, inner, inside)
-    return framed_sweep(
-        rows,
-        width,
-        height,
-        title=_title_beside(status_run(view), view, width),
-        simulated=view.simulated,
-        status=status_run(view),
-        note=key_hint,
-        footnote=marks_key(view, inner - len(key_hint) - _CORNERS, rows) if view.status.over else [],
-        selected=selected,
-    )
+    footnote = marks_key(view, inner - len(key_hint) - _CORNERS, rows) if view.status.over else []
+    edges = _upper_edge(status_run(view), view, width) | {"note": key_hint, "footnote": footnote}
+    return framed_sweep(rows, width, height, **edges, selected=selected)
 
 
 def _running_rows(view: SweepView, width: int, height: int) -> list[Row]:
@@ -424,15 +407,8 @@ def draw_sweep(
     else:
         body, top, table_height = _picture_above_table(view, inner, room, chosen, curves=curves)
         first_cell = 0
-    drawn = framed_sweep(
-        [*words, *body],
-        width,
-        height,
-        title=_title_beside(status_run(view), view, width),
-        simulated=view.simulated,
-        status=status_run(view),
-        note=note,
-    )
+    edge = _upper_edge(status_run(view), view, width)
+    drawn = framed_sweep([*words, *body], width, height, **edge, note=note)
     first_row = len(words) + top + 2  # below the frame and the table's heading
     levels = shown_levels(view, table_height, chosen)
     return drawn, {first_row + index: level.key for index, level in enumerate(levels)}, first_cell + 2
