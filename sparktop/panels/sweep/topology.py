@@ -266,13 +266,14 @@ def _sentences_below_title(
     return rows
 
 
-_DIFFERENCE_LOAD, _VALUE, _CHANGE = 5, 11, 10
-_SPAN_FROM = 66
-"""Width in cells from which on confidence intervals are written as numbers."""
+_DIFFERENCE_LOAD, _VALUE, _CHANGE, _SPAN = 5, 11, 10, 20
+_SPAN_FROM = 61
+"""Cells beside the names of levels from which on confidence intervals are written as numbers."""
 _BAR_MOST = 141
 """Greatest width in cells of the drawn intervals."""
-_BAR_FROM = 96
-"""Width in cells from which on confidence intervals are drawn, too."""
+_BAR_FROM, _BEFORE_BAR, _BESIDE_BAR = 91, 2 * _VALUE + 2 + _CHANGE + _SPAN + 1, 77
+"""Cells beside the names of levels from which on confidence intervals are drawn, too; those of them before
+the drawn intervals, and before and after these."""
 _MOST_SPACE = 2
 """Most blank rows before a metric."""
 _SHORT = {NO_DIFFERENCE: "not clear"}
@@ -332,16 +333,25 @@ def difference_rows(difference: Difference, width: int, *, space: int = 0) -> li
     )
     scale_end = _scale_end(difference)
     levels = _level_names(difference)
-    more = max(map(len, levels.values()), default=_DIFFERENCE_LOAD) - _DIFFERENCE_LOAD
-    if inner >= _BAR_FROM + more:
-        rows.append(_scale_row(inner, more, scale_end))
-    span = ", 95 % CI" if inner >= _SPAN_FROM + more else ""
+    load = max(map(len, levels.values()), default=_DIFFERENCE_LOAD)
+    room = inner - load  # for all that stands after the names of levels
+    # An odd number, with a cell in the middle.
+    bar_cells = min(_BAR_MOST, (room - _BESIDE_BAR - 1) // 2 * 2 + 1) if room >= _BAR_FROM else 0
+    if bar_cells:
+        rows.append([label(" " * (load + _BEFORE_BAR)), label(_scale_text(bar_cells, scale_end))])
+    span = ", 95 % CI" if room >= _SPAN_FROM else ""
     for (title, unit), group in groupby(difference.rows, lambda row: (row.title, row.unit)):
         rows_of_metric = list(group)
         rows += [[]] * space
         better = better_words(more=rows_of_metric[0].more_is_better)
         rows.append(heading(f"{title} in {unit}: A → B, change{span}", better, inner))
-        rows += [_difference_row(row, inner, scale_end, levels[row.key]) for row in rows_of_metric]
+        for row in rows_of_metric:
+            cells = _difference_cells(row, bar_cells, scale_end, span=bool(span))
+            start: Row = [(levels[row.key], "title"), *cells]
+            words = row.undecided or ""
+            endings = [_change_word(row, words), _change_word(row, _SHORT.get(words, words))]
+            is_short = row_width([*start, *endings[0]]) > inner
+            rows.append([*start, *endings[is_short]])
     if difference.notes:
         rows.append(heading("notes", "", inner))
         for note in difference.notes:
@@ -372,30 +382,19 @@ def _level_names(difference: Difference) -> dict[Level, str]:
     return {key: fit(name, width, "right") for key, name in names.items()}
 
 
-def _difference_row(row: DifferenceRow, width: int, scale_end: float, level: str) -> Row:
-    more = len(level) - _DIFFERENCE_LOAD
-    result: Row = [
-        (level, "title"),
-        _value_run(row, row.before),
-        label(" →"),
-        _value_run(row, row.after),
-    ]
-    if row.percent is None:
-        result.append(label(fit(UNKNOWN, _CHANGE, "right")))
-    else:
-        change = signed_percent(row.percent) + (UNTESTED if row.significant is None else "")
-        role = {True: "good", False: "bad", None: "text"}[row.better]
-        result.append((fit(change, _CHANGE, "right"), role))
-    if width >= _SPAN_FROM + more:
+def _difference_cells(row: DifferenceRow, bar_cells: int, scale_end: float, *, span: bool) -> Row:
+    """Return both values and the change; with `span` its interval, with `bar_cells` also drawn."""
+    change: Run = label(fit(UNKNOWN, _CHANGE, "right"))
+    if row.percent is not None:
+        text = signed_percent(row.percent) + (UNTESTED if row.significant is None else "")
+        change = fit(text, _CHANGE, "right"), {True: "good", False: "bad", None: "text"}[row.better]
+    cells: Row = [_value_run(row, row.before), label(" →"), _value_run(row, row.after), change]
+    if span:
         ends = [signed_percent(end) for end in (row.low_percent, row.high_percent) if end is not None]
-        result += [label(fit(f"  {' to '.join(ends)}", 20))]
-    if width >= _BAR_FROM + more:
-        result += [(" ", "text"), *_change_bar(row, _bar_width(width, more), scale_end), (" ", "text")]
-    words = row.undecided or ""
-    complete = [*result, *_change_word(row, words)]
-    return (
-        complete if row_width(complete) <= width else [*result, *_change_word(row, _SHORT.get(words, words))]
-    )
+        cells.append(label(fit(f"  {' to '.join(ends)}", _SPAN)))
+    if bar_cells:
+        cells += [(" ", "text"), *_change_bar(row, bar_cells, scale_end), (" ", "text")]
+    return cells
 
 
 def _value_run(row: DifferenceRow, value: Value | None) -> Run:
@@ -412,22 +411,11 @@ def _change_word(row: DifferenceRow, undecided: str) -> Row:
     return [(f" {undecided}", "warn" if undecided == NOT_CERTAIN else "muted")]
 
 
-def _bar_width(width: int, more: int) -> int:
-    """Return the width in cells of the drawn intervals in rows of `width` cells: odd, with a middle cell.
-
-    `more` is by how many cells the names of levels are wider than usual.
-    """
-    cells = min(_BAR_MOST, width - 82 - more)
-    return cells - 1 + cells % 2
-
-
-def _scale_row(width: int, more: int, scale_end: float) -> Row:
-    """Return a row with the scale of the drawn intervals: its ends and its middle, in percent."""
-    cells = _bar_width(width, more)
+def _scale_text(cells: int, scale_end: float) -> str:
+    """Return the scale of the drawn intervals in `cells` cells: its ends and its middle, in percent."""
     ends = [f"{sign}{scale_end:.0f} %" for sign in "−+"]
-    side = cells // 2 - len(ends[0])
-    start = _DIFFERENCE_LOAD + more + 2 * _VALUE + 2 + _CHANGE + 20 + 1
-    return [label(" " * start + ends[0] + " " * side + "0" + " " * side + ends[1])]
+    side = " " * (cells // 2 - len(ends[0]))
+    return f"{ends[0]}{side}0{side}{ends[1]}"
 
 
 def _change_bar(row: DifferenceRow, width: int, scale_end: float) -> Row:

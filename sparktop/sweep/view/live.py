@@ -187,23 +187,20 @@ class LiveView:
         at = self._clock() if now is None else now
         if self._ended_at is not None:
             at = self._ended_at
-        result = self._result
-        view = self.line_view(at)
-        status = view.status
-        over = status.over and result is not None
+        result, view = self._result, self.line_view(at)
         view = replace(
             view,
             plan_words=self._plan_words(),
             guard=self._guard if result is None else result.guard,
-            progress=None if over else self._progress(view),
             levels=self._levels.levels(at, self._current.ended_in_run),
             live=replace(self._curves.series(at), ttft_p50_now_ms=self._current.p50_ms),
-            searches=view.searches if over else self._searches(),
             notices=tuple(self._notices),
         )
-        if self.failure is None or status.over:
+        if view.status.over:
             return view
-        return replace(view, status=SweepStatus.FAILED, words=f"failed: {self.failure}", moment=None)
+        if self.failure is not None:
+            view = replace(view, status=SweepStatus.FAILED, words=f"failed: {self.failure}", moment=None)
+        return replace(view, progress=self._progress(view), searches=self._searches())
 
     def _progress(self, view: SweepView) -> float | None:
         """Return the part (0 to 1) of a sweep that may add levels that is done, by time; None for others."""
@@ -217,20 +214,19 @@ class LiveView:
     def line_view(self, at: float | None = None) -> SweepView:
         """Return the view as far as a single line shows it: without curves, levels and notices."""
         at, result = self._clock() if at is None else at, self._result
-        early = self._phase.phase in {SweepPhase.STARTING, SweepPhase.PREPARING} or self._current.key is None
-        status = SweepStatus.STARTING if early and result is None else SweepStatus.RUNNING
-        if self._ended_at is not None and result is not None:
-            status = status_of(result)
-        over = status.over and result is not None
-        return replace(
+        view = replace(
             self._results_view,
-            status=status,
-            words=end_words(status, result) if status.over and result is not None else self._phase_words(),
             elapsed_s=max(0.0, at - self._began),
             left=self._time_left(at),
             simulated=self._results_view.simulated or self._is_simulated,
-            moment=None if over or early else self._moment(at),
         )
+        if self._ended_at is not None and result is not None:
+            status = status_of(result)
+            return replace(view, status=status, words=end_words(status, result))
+        early = self._phase.phase in {SweepPhase.STARTING, SweepPhase.PREPARING} or self._current.key is None
+        status = SweepStatus.STARTING if early and result is None else SweepStatus.RUNNING
+        moment = None if early else self._moment(at)
+        return replace(view, status=status, words=self._phase_words(), moment=moment)
 
     def evidence(self, key: Level) -> LevelEvidence | None:
         """Return the details of the level `key`, running or complete; None if it has not begun."""
@@ -241,9 +237,8 @@ class LiveView:
         timelines = running_timelines(key, requests, self._clock(), prefill_s, server)
         if level is None and not timelines and key != self._current.key:
             return None
-        row = next(
-            (row for row in self._results_view.rows if row.key == key), ResultRow(key, {}, complete=False)
-        )
+        rows = (row for row in self._results_view.rows if row.key == key)
+        row = next(rows, ResultRow(key, {}, complete=False))
         why = None if timelines else "no request of it has begun"
         return LevelEvidence(row, **evidence_of(level), timelines=timelines, why_no_timeline=why)
 
@@ -323,12 +318,9 @@ class LiveView:
                 self._levels.leave_out(target.name)
 
     def _view_of(self, result: SweepResult) -> SweepView:
-        unfinished = [level.key for level in self._levels.levels(self._phase_at, 0) if level.share != 1.0]
-        return result_view(
-            result,
-            references=self._references,
-            unfinished=() if result.status is not None else unfinished,
-        )
+        levels = self._levels.levels(self._phase_at, 0) if result.status is None else ()
+        unfinished = [level.key for level in levels if level.share != 1.0]
+        return result_view(result, references=self._references, unfinished=unfinished)
 
     def _phase_words(self) -> str:
         phase = self._phase

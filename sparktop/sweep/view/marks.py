@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from pydantic import JsonValue
+
 from sparktop.model.balance import BalanceWord
 from sparktop.model.snapshot import LimitKind
 from sparktop.model.sweep import Mark, MarkKind
@@ -43,10 +45,8 @@ def marks_of(level: LevelResult) -> tuple[Mark, ...]:
     """
     if level.error is not None:
         return (Mark(REFUSED, "left out", level.error),)
-    order = list(WARNINGS)
-    validity = sorted(
-        level.validity, key=lambda mark: order.index(mark.code) if mark.code in WARNINGS else len(order)
-    )
+    order = {code: place for place, code in enumerate(WARNINGS)}
+    validity = sorted(level.validity, key=lambda mark: order.get(mark.code, len(order)))
     doubts = (_mark_of(reason, level, MarkKind.WARNING) for reason in validity)
     notes = (_mark_of(note, level, MarkKind.NOTE) for note in level.notes)
     return (*doubts, *_slowness_marks(level), *notes)
@@ -74,18 +74,19 @@ def _mark_words(reason: Validity, level: LevelResult) -> tuple[str, str]:
     That of requests that waited says what for, that of prompts has their length, that of a late load
     generator what it does to the TTFT.
     """
-    code = reason.code
     if reason.ttft_percent is not None:
         also = "ITL" if reason.itl else ""
         return ttft_error_words(reason.ttft_percent, also), "times inexact" if also else "TTFT inexact"
+    warning = WARNINGS.get(reason.code)
+    if warning is None:
+        return reason.code.replace("_", " "), ""
     waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
-    if code == QUEUE_LIMITED and waited_for is not None:
-        return f"{WARNINGS[code].word} for {waited_for}", waited_for
-    warning = WARNINGS.get(code)
+    if reason.code == QUEUE_LIMITED and waited_for is not None:
+        return f"{warning.word} for {waited_for}", waited_for
     counted, asked = level.counted_prompt_tokens, level.asked_prompt_tokens
-    if code == SHORT_PROMPT and warning is not None and counted is not None and asked is not None:
+    if reason.code == SHORT_PROMPT and counted is not None and asked is not None:
         return f"prompt of {counted:,.0f} tokens, not {asked:,.0f}", warning.brief
-    return (code.replace("_", " "), "") if warning is None else (warning.word, warning.brief)
+    return warning.word, warning.brief
 
 
 def _slowness_marks(level: LevelResult) -> Iterator[Mark]:
@@ -116,7 +117,8 @@ def _slowness_marks(level: LevelResult) -> Iterator[Mark]:
         reasons = balance_reasons(level)
         message = f"the load between backends was {word}{': ' + reasons[0] if reasons else ''}"
         yield Mark(UNBALANCED, word, message, MarkKind.SLOW)
-    elif (sentence := _bunched_sentence(level)) is not None:
+    elif _is_bunched(level):
+        sentence = _balance_text(level, "runs_test", "sentence") or ""
         yield Mark(UNBALANCED, _IN_BUNCHES, sentence, MarkKind.SLOW, brief="bunches")
 
 
@@ -140,40 +142,40 @@ def _limit_reason(limit: LimitSide) -> str:
     return "; ".join(filter(None, (limit.reason, limit.hint)))
 
 
-def _bunched_sentence(level: LevelResult) -> str | None:
-    """Return a sentence if a router chose the same backend too often in a row, else None.
+def _balance_text(level: LevelResult, *keys: str) -> str | None:
+    """Return the text at these keys of a level's balance; None without it, or if it is no text."""
+    value: JsonValue = level.balance
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else None
 
-    The sentence is that of the runs test, which checks the order of the chosen backends for randomness.
-    """
-    test = (level.balance or {}).get("runs_test")
-    if not isinstance(test, dict) or test.get("word") != "bunched":
-        return None
-    sentence = test.get("sentence")
-    return sentence if isinstance(sentence, str) else ""
+
+def _is_bunched(level: LevelResult) -> bool:
+    """Return whether a router chose the same backend too often in a row, by the runs test of their order."""
+    return _balance_text(level, "runs_test", "word") == "bunched"
 
 
 def balance_word(level: LevelResult) -> str | None:
     """Return the balance verdict of a level, such as "uneven"; None if the level was not analysed."""
-    word = (level.balance or {}).get("verdict")
-    return word if isinstance(word, str) else None
+    return _balance_text(level, "verdict")
 
 
 def balance_fields(level: LevelResult) -> dict[str, Any]:
     """Return the fields of a `LevelEvidence` on the balance of a measured level."""
-    balance = level.balance or {}
-    texts = {f"balance_{key}": balance.get(key) for key in ("cause", "hint")}
-    known_texts = {name: text for name, text in texts.items() if isinstance(text, str)}
-    return {"balance_word": balance_word(level), "balance_reasons": balance_reasons(level), **known_texts}
+    return {
+        "balance_word": balance_word(level),
+        "balance_reasons": balance_reasons(level),
+        "balance_cause": _balance_text(level, "cause"),
+        "balance_hint": _balance_text(level, "hint"),
+    }
 
 
 def balance_reasons(level: LevelResult) -> tuple[str, ...]:
     """Return the sentences that explain a level's balance verdict, then the sentence of its runs test."""
-    balance = level.balance or {}
-    reasons = balance.get("reasons")
+    reasons = (level.balance or {}).get("reasons")
     sentences = [reason for reason in reasons if isinstance(reason, str)] if isinstance(reasons, list) else []
-    test = balance.get("runs_test")
-    sentence = test.get("sentence") if isinstance(test, dict) else None
-    if isinstance(sentence, str):
-        is_bunched = _bunched_sentence(level) is not None
-        sentences.append(f"order of requests: {f'{_IN_BUNCHES}: ' if is_bunched else ''}{sentence}")
+    order = _balance_text(level, "runs_test", "sentence")
+    if order is not None:
+        bunched = f"{_IN_BUNCHES}: " if _is_bunched(level) else ""
+        sentences.append(f"order of requests: {bunched}{order}")
     return tuple(sentences)
