@@ -23,6 +23,13 @@ def text_of(rows: Iterable[Row]) -> str:
     return "\n".join(texts(rows))
 
 
+def fitted(rows: Sequence[Row], width: int, height: int | None = None) -> list[str]:
+    """Return the text of each row, each checked to be so wide, and there are so many where it is told."""
+    assert {row_width(row) for row in rows} == {width}
+    assert height in {None, len(rows)}
+    return texts(rows)
+
+
 def flat(scene: Scene) -> list[Row]:
     """Return the rows of a scene, each checked to be as wide as the board."""
     rows = flatten(scene.draw(), scene.width, scene.layout.height)

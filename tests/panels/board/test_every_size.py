@@ -51,14 +51,10 @@ REFUSED = Failure(FailureKind.REFUSED, "connection refused", 90.0)
 def twelve() -> Snapshot:
     """Return twelve nodes and backends: four, each three times, which takes a third of the time to play."""
     four = Rehearsal(backends=4, nodes=4).play(100).snapshot()
-    names = [backend_name(index) for index in range(12)]
-    return replace(
-        four,
-        backends=tuple(
-            replace(view, name=name) for name, view in zip(names, cycle(four.backends), strict=False)
-        ),
-        nodes=tuple(replace(view, name=name) for name, view in zip(names, cycle(four.nodes), strict=False)),
-    )
+    named = [(backend_name(index), index % 4) for index in range(12)]
+    backends = tuple(replace(four.backends[place], name=name) for name, place in named)
+    nodes = tuple(replace(four.nodes[place], name=name) for name, place in named)
+    return replace(four, backends=backends, nodes=nodes)
 
 
 def fleet(twelve: Snapshot, count: int) -> Snapshot:

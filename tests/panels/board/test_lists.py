@@ -13,32 +13,26 @@ from sparktop.model.snapshot import BackendState, Snapshot
 from sparktop.panels.board.bars import TimeBar, cell_of, event_words, time_bar_row, time_of
 from sparktop.panels.board.events import events_panel, events_screen, value_texts
 from sparktop.panels.board.layout import PanelKey
-from sparktop.panels.board.scene import Scene, flatten, is_worst_first
+from sparktop.panels.board.scene import Scene, is_worst_first
 from sparktop.panels.board.view import FLEET, Arrangement, Sort, View
 from sparktop.panels.parts.text import row_text, row_width
 from stage.rehearsal import Rehearsal
+from tests.panels.drawn import fitted, flat, text_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 VALUES = {"headroom_gib": 7.9, "limit_gib": 8.0, "window_s": 0.0, "total_gib": None}
 LONG = "the memory that programs can still take is below its limit, and the kernel may kill one of them soon"
 
 
-def shown(width: int, height: int, message: str = "7.9 GiB of memory left") -> list[str]:
-    picture = Snapshot(
-        NOON,
-        100.0,
-        1.0,
-        2.0,
-        alerts=(Alert("node:n:headroom", Severity.CRITICAL, "n", message, NOON, VALUES),),
-        events=(
-            Event(NOON, Severity.INFO, "n", "began"),
-            Event(NOON, Severity.CRITICAL, "n", message, VALUES),
-        ),
+def shown(width: int, height: int, message: str) -> list[str]:
+    alerts = (Alert("node:n:headroom", Severity.CRITICAL, "n", message, NOON, VALUES),)
+    began, event = (
+        Event(NOON, Severity.INFO, "n", "began"),
+        Event(NOON, Severity.CRITICAL, "n", message, VALUES),
     )
-    rows = events_panel(picture, width, height)
-    assert {row_width(row) for row in rows} == {width}
-    assert len(rows) == height
-    return [row_text(row).strip("│").strip() for row in rows[1:-1]]
+    picture = Snapshot(NOON, 100.0, 1.0, 2.0, alerts=alerts, events=(began, event))
+    rows = fitted(events_panel(picture, width, height), width, height)
+    return [row.strip("│").strip() for row in rows[1:-1]]
 
 
 def test_spare_rows_show_everything() -> None:
@@ -48,17 +42,6 @@ def test_spare_rows_show_everything() -> None:
     assert text.count("may kill one of them soon") == 2
     assert text.count("memory left 7.9 GiB (alert below 8 GiB)") == 2
     assert "…" not in text
-
-
-def everything(width: int, subject: str, height: int = 20) -> str:
-    alert = Alert("node:n:headroom", Severity.CRITICAL, subject, LONG, NOON, VALUES)
-    picture = Snapshot(NOON, 100.0, 1.0, 2.0, alerts=(alert,) * 9)
-    rows = events_screen(picture, width, height)
-    assert {row_width(row) for row in rows} == {width}
-    assert len(rows) >= height
-    texts = [row_text(row) for row in rows[1:-1]]
-    assert all(text[-2] in " ─" for text in texts), "a text touches the border"
-    return " ".join(" ".join(text.strip("│") for text in texts).split())
 
 
 def test_only_a_measured_value_is_of_now() -> None:
@@ -73,7 +56,12 @@ def test_only_a_measured_value_is_of_now() -> None:
 @pytest.mark.parametrize("subject", ["n", "a-machine-with-a-long-name-in-rack-12"])
 def test_the_full_screen_cuts_nothing(width: int, subject: str) -> None:
     """Alone on the screen every message is there to its end, in more rows than the screen has."""
-    text = everything(width, subject)
+    alert = Alert("node:n:headroom", Severity.CRITICAL, subject, LONG, NOON, VALUES)
+    picture = Snapshot(NOON, 100.0, 1.0, 2.0, alerts=(alert,) * 9)
+    _, *rows, _ = fitted(events_screen(picture, width, 20), width)
+    assert len(rows) > 18
+    assert all(row[-2] in " ─" for row in rows), "a text touches the border"
+    text = " ".join(" ".join(row.strip("│") for row in rows).split())
     assert text.count(LONG) == 9
     assert text.count("memory left 7.9 GiB (alert below 8 GiB)") == 9
     assert "…" not in text
@@ -90,10 +78,9 @@ def four() -> Snapshot:
 
 def loaded(four: Snapshot, at: float, *loads: float | None) -> Snapshot:
     """Return a picture at second `at` in which the backends run these numbers of requests; none wait."""
-    backends = zip(four.backends, loads, strict=True)
-    return replace(
-        four, at=at, backends=tuple(replace(view, running=load, waiting=0.0) for view, load in backends)
-    )
+    pairs = zip(four.backends, loads, strict=True)
+    backends = (replace(view, running=load, waiting=0.0) for view, load in pairs)
+    return replace(four, at=at, backends=tuple(backends))
 
 
 def order_of(shown: Snapshot) -> tuple[str, ...]:
@@ -103,13 +90,11 @@ def order_of(shown: Snapshot) -> tuple[str, ...]:
 def test_idle_servers_have_one_row_where_others_have_more() -> None:
     """A list gives its rows to servers with requests; each entry is selected where it is drawn."""
     snapshot = Rehearsal(backends=8, nodes=8, scenario=SCENARIOS["oscillation"]).play(70).snapshot()
-    idle = {
-        view.name for view in snapshot.backends if view.state is BackendState.IDLE and not view.ttft.count
-    }
+    rest = [one for one in snapshot.backends if one.state is BackendState.IDLE and not one.ttft.count]
+    idle = {one.name for one in rest}
     assert 3 < len(idle) < 8
     scene = Scene(snapshot, 120, 34)
-    drawn = scene.draw()
-    rows = flatten(drawn, scene.width, scene.layout.height)
+    drawn, rows = scene.draw(), flat(scene)
     entries = {
         panel.key.name: panel.place
         for panel in drawn
@@ -130,7 +115,7 @@ def test_a_name_takes_the_room_of_a_state_s_longer_words(width: int) -> None:
     first, *others = (replace(view, name=f"cluster-tp{n}") for n, view in enumerate(snapshot.backends))
     backends = (replace(first, state=state), *others)
     scene = Scene(replace(snapshot, backends=backends, balance=()), width, 24)
-    text = "\n".join(map(row_text, flatten(scene.draw(), width, scene.layout.height)))
+    text = text_of(flat(scene))
     assert all(f"{view.name} " in text for view in backends)
     assert "cluster-tp0 down" in text or "cluster-tp0 unreachable" in text
     assert " state" in text, "its heading is not cut"
@@ -231,9 +216,8 @@ def test_load_between_two_samples_is_held_and_a_gap_is_a_line() -> None:
     """Where samples are missing for long, nothing is drawn."""
     text = row_text(time_bar_row(BAR, 120)[0])
     assert "─" not in text[11:80]
-    gap = TimeBar(
-        FIRST, after(100), after(99), (), tuple((after(s), 5.0) for s in (*range(30), *range(70, 100)))
-    )
+    loads = tuple((after(second), 5.0) for second in (*range(30), *range(70, 100)))
+    gap = TimeBar(FIRST, after(100), after(99), (), loads)
     assert "─" * 30 in row_text(time_bar_row(gap, 120)[0])
 
 

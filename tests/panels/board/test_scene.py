@@ -16,23 +16,13 @@ from sparktop.model.node import NodeSample, Workload, Workloads
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import SEARCHED_PORTS
 from sparktop.panels.board.bars import footer_row, header_row
-from sparktop.panels.board.layout import (
-    MIN_HEIGHT,
-    MIN_WIDTH,
-    Boxes,
-    Place,
-    Tiling,
-    arrange,
-)
+from sparktop.panels.board.layout import MIN_HEIGHT, MIN_WIDTH, Boxes, Place, Tiling, arrange
 from sparktop.panels.board.scene import Scene, empty_rows
-from sparktop.panels.board.view import (
-    Preset,
-    View,
-)
+from sparktop.panels.board.view import Preset, View
 from sparktop.panels.parts.text import Row, row_text, row_width
 from sparktop.watch.discovery import USUAL_PORTS
 from stage.rehearsal import START, Outage, Rehearsal
-from tests.panels.drawn import flat, text_of
+from tests.panels.drawn import fitted, flat, text_of, texts
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +34,11 @@ def broken() -> Snapshot:
 @pytest.mark.parametrize("width", [60, 70, 80, 100, 120, 200])
 def test_header_and_footer_fit(broken: Snapshot, width: int) -> None:
     """Header and footer are exactly one row, with the alert and the word simulated kept to the last."""
-    header = header_row(broken, width, moment="REWIND −2:10 12:03:20")
-    assert row_width(header) == width
-    assert "SIMULATED" in row_text(header)
-    assert "✖" in row_text(header)
-    assert "…" not in row_text(header)
-    assert "poll" not in row_text(header), "the keys beside it change the speed of playing then"
+    (header,) = fitted([header_row(broken, width, moment="REWIND −2:10 12:03:20")], width)
+    assert "SIMULATED" in header
+    assert "✖" in header
+    assert "…" not in header
+    assert "poll" not in header, "the keys beside it change the speed of playing then"
     footer, spots = footer_row([("q", "quit"), ("?", "help")] * 20, width)
     assert row_width(footer) == width
     assert all(end <= width for _, end, _ in spots)
@@ -82,8 +71,7 @@ def test_all_keys_are_on_some_page_of_the_row(width: int) -> None:
         row, spots = footer_row(keys, width, page=page, more=".")
         shown = [key for _, _, key in spots]
         assert shown[-2:] == ["?", "."]
-        text = "".join(text for text, _ in row)
-        assert len(text) == width
+        (text,) = fitted([row], width)
         assert f" . {len(keys) - 1 - len(shown[:-2])} more " in f"{text} "
         seen += [key for key in shown[:-2] if key not in seen]
     assert seen == [key for key, _ in keys if key != "?"]
@@ -95,9 +83,7 @@ def test_all_keys_are_on_some_page_of_the_row(width: int) -> None:
 def test_without_a_server_the_panel_says_what_to_start(width: int, height: int) -> None:
     """No row is cut, the ports are those of the search; a low panel has fewer engines, never none."""
     shown = replace(Rehearsal().store.snapshot(), backends=(), searching=("127.0.0.1",))
-    rows = empty_rows(shown, width, height)
-    assert ({row_width(row) for row in rows}, len(rows)) == ({width}, height)
-    text = "\n".join(map(row_text, rows))
+    text = "\n".join(fitted(empty_rows(shown, width, height), width, height))
     assert "…" not in text
     assert "found yet on this machine" in text
     assert "looking again every 10 s" in text
@@ -121,7 +107,7 @@ def test_a_server_that_does_not_answer_yet_is_seen_by_its_process(port: int, wor
     loads = Workloads((Workload(7, "llamacpp", "server", port=port),))
     node = replace(shown.nodes[0], sample=NodeSample(1.0, workloads=loads))
     alone = replace(shown, backends=(), nodes=(node,), searching=("127.0.0.1",))
-    text = "\n".join(map(row_text, empty_rows(alone, 80, 20)))
+    text = text_of(empty_rows(alone, 80, 20))
     assert words in text
     assert "…" not in text
 
@@ -129,7 +115,7 @@ def test_a_server_that_does_not_answer_yet_is_seen_by_its_process(port: int, wor
 def test_a_filter_that_hides_every_server_is_named() -> None:
     """In the first row; nothing is missing then, and nothing is to be started."""
     shown = replace(Rehearsal().store.snapshot(), backends=(), searching=("spark-a",))
-    rows = [row_text(row) for row in empty_rows(shown, 80, 20, filtered_by="sprak")]
+    rows = texts(empty_rows(shown, 80, 20, filtered_by="sprak"))
     text = "\n".join(rows)
     assert "no server matches “sprak”" in rows[1]
     assert "esc drops the filter" in text
@@ -137,37 +123,32 @@ def test_a_filter_that_hides_every_server_is_named() -> None:
 
 
 SIZES = [(80, 24), (120, 36), (200, 50)]
+LANES = "spark-a DP ranks"
 SWINGS = Balance(
-    "spark-a DP ranks",
+    LANES,
     ("spark-a/0", "spark-a/1"),
-    word=BalanceWord.OSCILLATING,
-    word_now=BalanceWord.OSCILLATING,
+    *(BalanceWord.OSCILLATING,) * 2,
     router="spark-a",
     period_s=6.0,
     lanes_of="spark-a",
     within="m",
 )
-ALERT = Alert(
-    "balance:spark-a DP ranks:oscillating", Severity.WARNING, "spark-a DP ranks", "oscillating", START
-)
+ALERT = Alert(f"balance:{LANES}:oscillating", Severity.WARNING, LANES, "oscillating", START)
 
 
 @cache
-def shown(group: BalanceWord, lanes: Balance = SWINGS) -> Snapshot:
+def shown() -> Snapshot:
     taken = Rehearsal(lanes=2, nodes=2).play(20).snapshot()
     first, *others = taken.backends
-    return replace(
-        taken,
-        backends=(replace(first, lanes_balance=lanes), *others),
-        balance=(Balance("m", ("spark-a", "spark-b"), word=group, word_now=group, router="proxy"), lanes),
-        alerts=(ALERT,),
-    )
+    group = Balance("m", ("spark-a", "spark-b"), *(BalanceWord.BALANCED,) * 2, router="proxy")
+    backends = (replace(first, lanes_balance=SWINGS), *others)
+    return replace(taken, backends=backends, balance=(group, SWINGS), alerts=(ALERT,))
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_the_board_has_one_row_for_the_group_and_the_lanes_on_their_panel(width: int, height: int) -> None:
     """Lanes have no panel of their own; the edge of their server's panel names the swing in full."""
-    scene = Scene(shown(BalanceWord.BALANCED), width, height)
+    scene = Scene(shown(), width, height)
     assert [one.key.name for one in scene.draw() if one.key.kind == "balance"] == ["m"]
     assert text_of(flat(scene)).count("▲ DP ranks oscillating, every 6 s") == 1
 

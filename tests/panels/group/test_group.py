@@ -25,10 +25,10 @@ from sparktop.panels.group.panel import (
 )
 from sparktop.panels.group.verdict import reason_rows, verdict_line, verdict_pieces, word_run
 from sparktop.panels.parts.graph import TimeWindow
-from sparktop.panels.parts.text import row_text, row_width
+from sparktop.panels.parts.text import row_text
 from tests.analysis.balance.balance_traces import LIFE_S
 from tests.panels.balance_scenes import herd, traced
-from tests.panels.drawn import SIZES, texts
+from tests.panels.drawn import SIZES, fitted, text_of, texts
 
 SCENES = ["leastbusy-c16", "cooldown-c64", "shuffle-c64", "leastbusy-c2", "herd4", "herd8"]
 
@@ -55,10 +55,9 @@ def test_the_picture_needs_no_scrolling(name: str, width: int, height: int) -> N
     if name == "herd4" and width < 80:
         return
     shown = scene(name)
-    rows = balance_screen(shown.balance[0], shown, width, height)
+    rows = picture(shown, width, height)
     assert len(rows) == height or name == "herd4"
-    if name == "herd4":
-        assert any("tok/s of the group" in row_text(row) for row in rows[: height - 2])
+    assert name != "herd4" or any("tok/s of the group" in row for row in rows[: height - 2])
 
 
 def test_the_verdict_names_word_period_flips_hunger_loss_and_who_routes() -> None:
@@ -168,11 +167,10 @@ def test_what_is_missing_is_said_while_nothing_is_known() -> None:
 def test_the_band_is_exactly_as_large_as_its_place(name: str, width: int, height: int) -> None:
     """The band has exactly its rows and cells, with the verdict in its frame, at every size."""
     shown = scene(name)
-    rows = balance_band(shown.balance[0], shown, width, height, TimeWindow(shown.at, 76.0))
-    assert len(rows) == height
-    assert {row_width(row) for row in rows} == {width}
-    assert shown.balance[0].word.value in row_text(rows[0])
-    assert row_text(rows[1]).strip("│ ")
+    band = balance_band(shown.balance[0], shown, width, height, TimeWindow(shown.at, 76.0))
+    rows = fitted(band, width, height)
+    assert shown.balance[0].word.value in rows[0]
+    assert rows[1].strip("│ ")
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
@@ -189,7 +187,7 @@ NAMES = [*LIFE_S, "herd4", "herd8"]
 
 
 def found(name: str) -> Balance:
-    return (herd(int(name[4:])) if name.startswith("herd") else traced(name)).balance[0]
+    return scene(name).balance[0]
 
 
 def by_code(balance: Balance) -> dict[str, list[bool | None]]:
@@ -235,9 +233,7 @@ def test_there_are_at_most_twelve_and_each_has_a_question_and_a_rule(name: str) 
 def test_all_of_it_is_on_the_screen(width: int) -> None:
     """At every width the evidence has verdict, plot, and all questions, those with a yes first."""
     shown = traced("cooldown-c64")
-    rows = evidence_screen(shown.balance[0], shown, width, 34)
-    assert {row_width(row) for row in rows} == {width}
-    text = "\n".join(row_text(row) for row in rows)
+    text = "\n".join(fitted(evidence_screen(shown.balance[0], shown, width, 34), width))
     assert "oscillating" in text
     asked = [one for one in answers(shown.balance[0]) if one[0].code != "enough"]
     for check, _ in asked:
@@ -251,7 +247,7 @@ def test_all_of_it_is_on_the_screen(width: int) -> None:
 def test_a_limit_that_is_not_met_says_from_where_the_answer_is_yes() -> None:
     """No row states an inequality that is false, as "0, ≥ 3" would; what holds has its sign and reason."""
     shown = traced("shuffle-c64")
-    text = "\n".join(row_text(row) for row in evidence_screen(shown.balance[0], shown, 200, 60))
+    text = text_of(evidence_screen(shown.balance[0], shown, 200, 60))
     for check, _ in answers(shown.balance[0]):
         words = limit_text(check)
         words = f"needs {words}" if check.code == "enough" else words.replace("≥", "yes from")
@@ -277,19 +273,25 @@ def test_a_raised_limit_names_each_reason(
 ) -> None:
     """So that equal words never stand beside two limits."""
     arrivals = Arrivals(90, 30, 2.0, spread, herds=0, least_herds=0, chance=0.5)
-    balance = group(BalanceWord.BALANCED, BalanceWord.BALANCED, arrivals=arrivals, e2e_s=e2e_s)
+    balance = group(BalanceWord.BALANCED, arrivals=arrivals, e2e_s=e2e_s)
     (rhythm,) = [check for check, _ in answers(balance) if check.code == "rhythm"]
     assert rhythm.rule.endswith(f"; here only from {limit} on, as {reasons}")
 
 
-def group(word: BalanceWord, now: BalanceWord, router: str | None = "proxy", **more: object) -> Balance:
-    return Balance("proxy", PAIR, word, now, router=router, **more)  # type: ignore[arg-type]  # any field
+def group(
+    word: BalanceWord, now: BalanceWord | None = None, router: str | None = "proxy", **more: object
+) -> Balance:
+    return Balance("proxy", PAIR, word, now or word, router=router, **more)  # type: ignore[arg-type]  # any field
+
+
+def evidence(balance: Balance) -> list[str]:
+    """Return the rows of a group's evidence on a large screen."""
+    return texts(evidence_screen(balance, traced("shuffle-c64"), 160, 60))
 
 
 def test_neither_a_sweep_s_load_nor_the_unknown_costs_anything() -> None:
     """A loss that the sweep's own load causes is not blamed on the router; of no verdict there is none."""
-    swings = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_percent=35.0)
-    swings = replace(swings, starved_percent={PAIR[0]: 60.0})
+    swings = group(BalanceWord.OSCILLATING, lost_percent=35.0, starved_percent={PAIR[0]: 60.0})
     unknown = replace(swings, word=BalanceWord.UNKNOWN, word_now=BalanceWord.UNKNOWN)
     for balance, is_said in ((swings, True), (replace(swings, in_sweep=True), False), (unknown, False)):
         said = " ".join(row_text(piece) for piece in verdict_pieces(balance, ()))
@@ -311,7 +313,7 @@ def test_a_word_that_its_window_contradicts_is_not_green(
     word: BalanceWord, now: BalanceWord, router: str | None, run: tuple[str, str]
 ) -> None:
     """The verdict of the newest window follows the announced one as a possibility."""
-    balance = group(word, now, router)
+    balance = group(word, now, router=router)
     assert word_run(balance) == run
     assert run in verdict_line(balance, 60)
     assert run in edge_verdict([balance], 60)
@@ -320,14 +322,13 @@ def test_a_word_that_its_window_contradicts_is_not_green(
 def test_unknown_says_why() -> None:
     """The reason is shown where no verdict is pending, beside the time watched while that is too short."""
     reason = "too few requests: 2.1 on average, it takes 4"
-    balance = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, window_s=60.0, needed_s=45.0, reasons=(reason,))
+    balance = group(BalanceWord.UNKNOWN, window_s=60.0, needed_s=45.0, reasons=(reason,))
     assert row_text(verdict_line(balance, 76)).startswith(f"unknown · {reason}")
-    early = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, window_s=14.0, needed_s=45.0, reasons=(reason,))
+    early = replace(balance, window_s=14.0)
     assert row_text(verdict_line(early, 100)).startswith(f"unknown · {reason} · watched ")
     assert row_text(verdict_line(early, 100)).endswith("14 of 45 s")
-    pending = replace(
-        early, known_in_s=36.4, reasons=("watched for 14 s: a verdict takes at least 45 s", "and so on")
-    )
+    reasons = ("watched for 14 s: a verdict takes at least 45 s", "and so on")
+    pending = replace(early, known_in_s=36.4, reasons=reasons)
     assert row_text(verdict_line(pending, 76)).endswith(" in 37 s")
     for needed_s, left_s, words in ((153.0, 97.2, "2 min"), (170.0, 111.0, "2 min"), (120.0, 41.0, "60 s")):
         moving = replace(pending, needed_s=needed_s, known_in_s=left_s)
@@ -355,42 +356,34 @@ def test_unknown_says_why() -> None:
 def test_what_is_unknown_has_the_reason_that_holds(known: dict[str, Any], code: str, reason: str) -> None:
     """A figure that was not measured fails no condition; where none was, one reason stands."""
     given = {"looks_apart_ms": 5.0, "mean_total": 20.0, **known}
-    balance = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, **given)
+    balance = group(BalanceWord.UNKNOWN, **given)
     assert next(check.but for check, _ in answers(balance) if check.code == code) == reason
-    rows = [row_text(row) for row in evidence_screen(balance, traced("shuffle-c64"), 160, 60)]
+    rows = evidence(balance)
     assert "".join(rows).count("one is alone") == (reason == "one is alone")
     assert not any("– of the time" in row for row in rows)
 
 
 def test_a_loss_that_became_unknown_keeps_its_last_value_age_and_reason() -> None:
     """The panel shows when it was known, and why it is not known now."""
-    balance = group(
-        BalanceWord.OSCILLATING,
-        BalanceWord.OSCILLATING,
-        lost_unknown="the backends differ in speed",
-        lost_before_percent=29.0,
-        lost_before_s=40.0,
-    )
-    said = [row_text(piece) for piece in verdict_pieces(balance, ())]
-    assert {
-        "throughput lost: about 29 %, 40 s ago",
-        "not known now, because the backends differ in speed",
-    } <= set(said)
-    unknown = "step times are not known yet"
-    first = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_unknown=unknown)
-    pieces = [row_text(piece) for piece in verdict_pieces(first, ())]
-    assert {"throughput lost: not known", f"because {unknown}"} <= set(pieces)
-    small = group(BalanceWord.OSCILLATING, BalanceWord.OSCILLATING, lost_percent=0.4)
-    assert "<1 % of throughput lost" in [row_text(piece) for piece in verdict_pieces(small, ())]
-    evidence = "\n".join(row_text(row) for row in evidence_screen(first, traced("shuffle-c64"), 160, 60))
-    assert "? Do uneven loads cost throughput?" in evidence
-    assert f"Not known: {unknown}" in evidence
+    unknown, differ = "step times are not known yet", "the backends differ in speed"
+    before: dict[str, Any] = {"lost_before_percent": 29.0, "lost_before_s": 40.0}
+    for lost, words in (
+        (
+            {"lost_unknown": differ, **before},
+            {"throughput lost: about 29 %, 40 s ago", f"not known now, because {differ}"},
+        ),
+        ({"lost_unknown": unknown}, {"throughput lost: not known", f"because {unknown}"}),
+        ({"lost_percent": 0.4}, {"<1 % of throughput lost"}),
+    ):
+        assert words <= set(texts(verdict_pieces(group(BalanceWord.OSCILLATING, **lost), ())))
+    text = "\n".join(evidence(group(BalanceWord.OSCILLATING, lost_unknown=unknown)))
+    assert "? Do uneven loads cost throughput?" in text
+    assert f"Not known: {unknown}" in text
 
 
 def test_a_figure_above_its_limit_is_no_answer_before_the_verdict() -> None:
     """Beside the sign of what is not known yet no rule says "no"."""
-    balance = group(BalanceWord.UNKNOWN, BalanceWord.UNKNOWN, skew=0.42, skew_backend="spark-a")
-    rows = [row_text(row) for row in evidence_screen(balance, traced("shuffle-c64"), 160, 60)]
+    rows = evidence(group(BalanceWord.UNKNOWN, skew=0.42, skew_backend="spark-a"))
     (at,) = (number for number, row in enumerate(rows) if "? Is the same one always ahead?" in row)
     assert "above share 42 %, yes from 20 %, not sure" in rows[at]
     assert "Not judged: the lead moves too much" in rows[at + 1]
@@ -401,14 +394,8 @@ def test_a_figure_above_its_limit_is_no_answer_before_the_verdict() -> None:
 
 def test_a_loss_that_may_be_none_is_no_yes() -> None:
     """Its interval is shown; the sign is a question unless the verdict takes the estimate."""
-    balance = group(
-        BalanceWord.OSCILLATING,
-        BalanceWord.OSCILLATING,
-        lost_estimate_percent=18.0,
-        lost_error_points=29.0,
-    )
+    balance = group(BalanceWord.OSCILLATING, lost_estimate_percent=18.0, lost_error_points=29.0)
     for also, sign in (((), "?"), ((BalanceWord.STARVED,), "✓")):
-        shown = replace(balance, also=also)
-        text = "\n".join(row_text(row) for row in evidence_screen(shown, traced("shuffle-c64"), 160, 60))
+        text = "\n".join(evidence(replace(balance, also=also)))
         assert f"{sign} Do uneven loads cost throughput?" in text
         assert "May be −11 to 47 %. Estimated against the same requests" in text

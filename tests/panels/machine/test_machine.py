@@ -9,7 +9,6 @@ from functools import cache
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
@@ -70,7 +69,7 @@ from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.text import row_text, row_width
 from stage.fleet import RehearsedFleet
 from stage.rehearsal import Rehearsal
-from tests.panels.drawn import SIZES, board, text_of, texts
+from tests.panels.drawn import SIZES, board, fitted, text_of, texts
 from tests.panels.machines import CAUSE, FIX, SLOW, dead, many_gpus, no_gpu
 
 AXIS = TimeAxis(130.0, 2.0)
@@ -104,7 +103,7 @@ def test_every_machine_fits_every_size(make: object, width: int, height: int) ->
     """Eight GPUs, none, and a machine that was never reached: every row is as wide as the board."""
     view = make()  # type: ignore[operator]  # one of the makers above
     for rows in (node_detail(view, (), width, height, AXIS)[0], node_panel(view, width, 8, WINDOW, 100.0)):
-        assert {row_width(row) for row in rows} == {width}
+        fitted(rows, width)
 
 
 @pytest.mark.parametrize("width", [43, 46, 54, 57])
@@ -151,16 +150,16 @@ def test_each_speed_stands_beside_the_name(word: str, shown: str, role: str) -> 
 READINGS = st.builds(
     GpuReading,
     index=st.integers(0, 15),
-    name=st.one_of(st.none(), st.text("漢a[]", max_size=40)),
-    utilization_percent=st.one_of(st.none(), st.floats(0, 100)),
-    temperature_c=st.one_of(st.none(), st.floats(-20, 150)),
-    limit_margin_c=st.one_of(st.none(), st.floats(-20, 100)),
-    power_w=st.one_of(st.none(), st.floats(0, 5000)),
-    energy_j=st.one_of(st.none(), st.floats(0, 1e15)),
-    sm_clock_mhz=st.one_of(st.none(), st.integers(0, 5000)),
-    memory_total_bytes=st.one_of(st.none(), st.integers(0, 10**13)),
-    memory_used_bytes=st.one_of(st.none(), st.integers(0, 10**13)),
-    throttle_reasons=st.one_of(st.none(), st.tuples(st.text("x ", max_size=30))),
+    name=st.none() | st.text("漢a[]", max_size=40),
+    utilization_percent=st.none() | st.floats(0, 100),
+    temperature_c=st.none() | st.floats(-20, 150),
+    limit_margin_c=st.none() | st.floats(-20, 100),
+    power_w=st.none() | st.floats(0, 5000),
+    energy_j=st.none() | st.floats(0, 1e15),
+    sm_clock_mhz=st.none() | st.integers(0, 5000),
+    memory_total_bytes=st.none() | st.integers(0, 10**13),
+    memory_used_bytes=st.none() | st.integers(0, 10**13),
+    throttle_reasons=st.none() | st.tuples(st.text("x ", max_size=30)),
 )
 
 
@@ -169,34 +168,24 @@ def test_any_readings_fit(gpus: list[GpuReading], size: tuple[int, int]) -> None
     """Whatever a driver reports about however many GPUs, each row is as wide as the board."""
     view = NodeView("n", "local", NodeSample(1.0, gpus=tuple(gpus)), age_s=0.1)
     for rows in (node_detail(view, (), *size, AXIS)[0], node_panel(view, size[0], 9, WINDOW, 100.0)):
-        assert {row_width(row) for row in rows} == {size[0]}
+        fitted(rows, size[0])
 
 
 GIB = 2**30
-NAMES = (
-    GPU_PART,
-    PROGRAMS_PART,
-    CACHE_PART,
-    CMA_PART,
-    HUGE_PART,
-    OTHER_PART,
-    CMA_FREE_PART,
-    FREE_PART,
-    "of tomorrow",
-)
-WIDTHS = (43, 46, 54, 57)
+USED = (GPU_PART, PROGRAMS_PART, CACHE_PART, CMA_PART, HUGE_PART, OTHER_PART)
+NAMES = (*USED, CMA_FREE_PART, FREE_PART, "of tomorrow")
 
 
 @given(
     st.lists(st.integers(0, 200 * GIB), min_size=len(NAMES), max_size=len(NAMES)),
-    st.sampled_from(WIDTHS),
+    st.sampled_from((43, 46, 54, 57)),
 )
 def test_the_bar_is_as_wide_as_its_column_and_names_every_part(sizes: list[int], width: int) -> None:
     """Whatever the sizes, the bar fills the column exactly and each part stands in the legend."""
     parts = tuple(MemoryPart(name, size) for name, size in zip(NAMES, sizes, strict=True))
     memory = MemoryReading(total_bytes=sum(sizes), used_bytes=sum(sizes[:6]), parts=parts)
     section = memory_section(memory, Headroom(), width)
-    assert {row_width(row) for row in section.lines(width)} == {width}
+    fitted(section.lines(width), width)
     if not sum(sizes):
         return
     assert row_width(section.rows[1]) == width
@@ -204,25 +193,14 @@ def test_the_bar_is_as_wide_as_its_column_and_names_every_part(sizes: list[int],
     assert all(part.name[:8] in text for part in memory_parts(memory))
 
 
-PORT = NetworkReading(
-    "rocep1s0f0",
-    "rdma",
-    up=True,
-    rx_bytes_per_s=6e9,
-    tx_bytes_per_s=3e9,
-    link_bits_per_s=200e9,
-    errors_per_s=0.0,
-    bus_bits_per_s=100e9,
-    netdev="enp1s0f0np0",
-)
 WIRE = NetworkReading("enP7s7", "ethernet", up=True, rx_bytes_per_s=1e6, tx_bytes_per_s=1e6)
+PORT = replace(WIRE, name="rocep1s0f0", kind="rdma", rx_bytes_per_s=6e9, tx_bytes_per_s=3e9)
+PORT = replace(PORT, link_bits_per_s=200e9, bus_bits_per_s=100e9, errors_per_s=0.0, netdev="enp1s0f0np0")
 
 
 def network_texts(*links: NetworkReading, width: int = 69) -> list[str]:
     sections = network_sections(links, width)
-    rows = [row for section in sections for row in section.lines(width)]
-    assert {row_width(row) for row in rows} == {width}
-    return [row_text(row) for row in rows]
+    return fitted([row for section in sections for row in section.lines(width)], width)
 
 
 @pytest.mark.long
@@ -241,10 +219,8 @@ def test_rdma_stands_apart(width: int) -> None:
 @pytest.mark.long
 def test_errors_have_their_names() -> None:
     """Counters that moved are named below their port, the busiest first; without them there is no row."""
-    failing = structs.replace(
-        PORT, errors_per_s=12.5, errors={"rnr_nak_retry_err": 0.5, "out_of_sequence": 12.0}
-    )
-    lines = network_texts(failing)
+    errors = {"rnr_nak_retry_err": 0.5, "out_of_sequence": 12.0}
+    lines = network_texts(replace(PORT, errors_per_s=12.5, errors=errors))
     at = next(index for index, line in enumerate(lines) if "rocep1s0f0" in line)
     assert re.search(r" 1[23]$", lines[at])
     assert lines[at + 1].strip() == "└ out_of_sequence 12/s, rnr_nak_retry_err 30/min"
@@ -254,11 +230,8 @@ def test_errors_have_their_names() -> None:
 @pytest.fixture(scope="module")
 def spanned() -> Snapshot:
     """Return a backend on two machines, one of which has a slow clock."""
-    return (
-        Rehearsal(backends=1, nodes=2, span=2, machines={1: SimulatedMachine(slow_clock=True)})
-        .play(20)
-        .snapshot()
-    )
+    slow = {1: SimulatedMachine(slow_clock=True)}
+    return Rehearsal(backends=1, nodes=2, span=2, machines=slow).play(20).snapshot()
 
 
 @pytest.mark.long
@@ -292,9 +265,7 @@ def in_cluster(at: int) -> str:
 def drawn(shown: Snapshot, width: int, each: int = 1) -> list[str]:
     """Return the rows inside a list with `each` rows for a machine, each checked to be as wide as it."""
     place = Place("nodes", 0, 0, 0, width, 3 + each * len(shown.nodes), 1)
-    rows = node_list(place, shown.nodes, TimeWindow(shown.at, 60.0), None)[0]
-    assert {row_width(row) for row in rows} == {width}
-    return [row_text(row) for row in rows[1:-1]]
+    return fitted(node_list(place, shown.nodes, TimeWindow(shown.at, 60.0), None)[0], width)[1:-1]
 
 
 FAILURES = (
@@ -392,10 +363,8 @@ def test_any_table_fits(rows: list[ProcessReading], width: int) -> None:
     """Whatever a kernel reports, each row has the requested width, and every process is listed once."""
     one = view(table=ProcessTable(tuple(rows), None, None), gpus=())
     assert sorted(line.pid for line in ordered_processes(one)) == sorted(row.pid for row in rows)
-    assert {row_width(row) for row in detail_processes(one, width)} == {width}
-    panel, _ = process_panel(one, width + 3, 12)
-    assert {row_width(row) for row in panel} == {width + 3}
-    assert len(panel) == 12
+    fitted(detail_processes(one, width), width)
+    fitted(process_panel(one, width + 3, 12)[0], width + 3, 12)
 
 
 @pytest.mark.long

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 
 import pytest
-from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.analysis.summary import verdict
@@ -21,35 +19,31 @@ from sparktop.panels.machine.panel import line_shape, node_line, short_node
 from sparktop.panels.parts.text import Row
 from sparktop.report.json_snapshot import to_json
 from sparktop.report.text_snapshot import render
-from sparktop.store import SourceKey, Store
+from sparktop.store import SourceKey
 from tests.known import known
 from tests.panels.drawn import board
+from tests.store.conftest import World
 
-EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 EVERY_S, STALE_S = 15.0, 37.5
 REFUSED = "http://p:9090: nothing listens there"
 NODE, MAIN = SourceKey.node("spark-1"), SourceKey.prometheus("main")
 CURRENT = frozenset({"text", "good", "live", "gpu", "memory", "cpu", "generation", "prompt"})
 
 
-class Watched:
+class Watched(World):
     """A store with a machine read through a Prometheus that answered until 30 s and fails from then on."""
 
     def __init__(self) -> None:
-        self.at = 0.0
-        watch = Watch(
-            nodes=(NodeTarget("spark-1", "prometheus", scrape=Scrape("main", EVERY_S)),),
-            prometheus=(PrometheusTarget("main", "http://p:9090"),),
-            source="test",
-        )
-        self.store = Store(watch, clock=lambda: self.at, now=lambda: EPOCH + timedelta(seconds=self.at))
+        node = NodeTarget("spark-1", "prometheus", scrape=Scrape("main", EVERY_S))
+        main = PrometheusTarget("main", "http://p:9090")
+        super().__init__(Watch(nodes=(node,), prometheus=(main,), source="test"), at=0.0)
         for at in (0.0, 15.0, 30.0):
             self.sample(at)
 
     def sample(self, at: float) -> None:
         """Deliver a sample taken at second `at`."""
         self.at = max(self.at, at)
-        self.store.accept(NODE, structs.replace(node_sample(at, 1.0, SimulatedMachine()), at=at), 1.0)
+        self.store.accept(NODE, replace(node_sample(at, 1.0, SimulatedMachine()), at=at), 1.0)
         self.store.judge()
 
     def fail_until(self, at: float) -> Snapshot:

@@ -18,7 +18,7 @@ from sparktop.model.sweep import (
     Value,
 )
 from sparktop.panels.parts.figures import part_role
-from sparktop.panels.parts.text import row_text, row_width
+from sparktop.panels.parts.text import row_text
 from sparktop.panels.sweep.curves import curve_rows, legend_rows, line_letter, plot_ends, plots_rows
 from sparktop.panels.sweep.topology import difference_screen, tables_rows, topology_screen
 from sparktop.sweep.compare.compare import compare
@@ -26,7 +26,7 @@ from sparktop.sweep.compare.series import LevelSeries, SeriesLevel
 from sparktop.sweep.formats.drawings import curve_drawing
 from sparktop.sweep.view.curves import curve_plots
 from sparktop.sweep.view.result import topologies
-from tests.panels.drawn import texts
+from tests.panels.drawn import fitted, texts
 from tests.panels.sweep_views import published
 
 
@@ -75,11 +75,8 @@ def test_limits_of_single_targets_have_their_colours() -> None:
     dashes = [role for row in curve_rows(drawn, 80, 24) for text, role in row if "┄" in text]
     assert list(dict.fromkeys(dashes)) == [own["a"], own[""], own["b"]]
     picture = curve_drawing(drawn).body
-    assert [picture.count(f'class="{kind}"') for kind in ("limit own s0", "limit own s1", "limit")] == [
-        2,
-        2,
-        2,
-    ]
+    for kind in ("limit own s0", "limit own s1", "limit"):
+        assert picture.count(f'class="{kind}"') == 2
 
 
 def test_long_names_keep_what_tells_them_apart() -> None:
@@ -87,15 +84,10 @@ def test_long_names_keep_what_tells_them_apart() -> None:
     names = [f"gpt-oss-120b on two machines, {end}" for end in ("tp2", "tp4")]
     curves = plot(*(line(name, {1: 10.0, 2: 90.0}) for name in names))
     bars = plot(*(line(name, {1: 10.0}) for name in names))
-    rows = (*legend_rows([curves], 100), *curve_rows(curves, 80, 24), *plots_rows([bars], 100, 20))
-    shown = [row_text(row) for row in rows]
+    shown = texts((*legend_rows([curves], 100), *curve_rows(curves, 80, 24), *plots_rows([bars], 100, 20)))
     assert [sum(end in text for text in shown) for end in ("tp2", "tp4")] == [3, 3]
-    series = [
-        LevelSeries(
-            name, (SeriesLevel(Level("", concurrency_point(1)), {"decode_tps": Value(9.0)}),), "s", "t"
-        )
-        for name in names
-    ]
+    level = SeriesLevel(Level("", concurrency_point(1)), {"decode_tps": Value(9.0)})
+    series = [LevelSeries(name, (level,), "s", "t") for name in names]
     head = row_text(tables_rows(topologies(compare(series), series), 100)[1])
     assert ("tp2" in head, "tp4" in head) == (True, True)
 
@@ -128,23 +120,12 @@ def test_topologies_mark_the_winner_with_its_percentage() -> None:
 def test_a_change_has_a_word_and_its_interval() -> None:
     """Better and worse are words; the interval is drawn around no change."""
     hundred, more = Value(100), Value(150)
-    change = DifferenceRow(
-        "Decode",
-        "tok/s",
-        more_is_better=True,
-        key=Level("", concurrency_point(4)),
-        before=hundred,
-        after=more,
-        percent=50.0,
-        low_percent=40.0,
-        high_percent=60.0,
-        significant=True,
-    )
-    slower = replace(change, title="TTFT", more_is_better=False)
+    key = Level("", concurrency_point(4))
+    alone = DifferenceRow("E2E", "ms", more_is_better=False, key=key, before=hundred, after=None)
+    slower = replace(alone, title="TTFT", after=more, percent=50.0, significant=True)
+    slower = replace(slower, low_percent=40.0, high_percent=60.0)
+    change = replace(slower, title="Decode", unit="tok/s", more_is_better=True)
     same = replace(slower, title="ITL", percent=-6.0, low_percent=-9.0, high_percent=3.0, significant=False)
-    alone = DifferenceRow(
-        "E2E", "ms", more_is_better=False, key=Level("", concurrency_point(4)), before=hundred, after=None
-    )
     rows = (change, slower, same, alone)
     shown = texts(difference_screen(Difference("x", "y", rows, "faster"), 130, 20))
     decode, ttft, itl, e2e = (row for row in shown if " c4 " in row)
@@ -168,9 +149,7 @@ def test_each_target_has_a_bar_with_its_value_and_interval() -> None:
     """All bars of a metric are on the scale that its title names; the longest is the largest value."""
     plots = (bars_plot("Decode", 1500.0, 3000.0), bars_plot("TTFT", 0.0, 0.0, more=False))
     rows = plots_rows(plots, 90, 8)
-    text = [row_text(row) for row in rows]
-    assert len(rows) == 8
-    assert {row_width(row) for row in rows} == {90}
+    text = fitted(rows, 90, 8)
     assert "Decode in tok/s" in text[0]
     assert "0 to 3k, higher is better" in text[0]
     assert "A spark-0" in text[1]

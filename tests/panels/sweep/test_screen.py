@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import cycle
 
 import pytest
@@ -27,7 +27,7 @@ from sparktop.model.sweep import (
     TriedLoad,
 )
 from sparktop.panels.board.layout import SWEEP_HEIGHT
-from sparktop.panels.parts.text import Row, row_text, row_width
+from sparktop.panels.parts.text import Row, row_text
 from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.history import history_screen
 from sparktop.panels.sweep.live import conversations_rows, live_rows
@@ -46,7 +46,7 @@ from sparktop.sweep.result.results import Validity
 from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.result import result_view
 from tests.known import known
-from tests.panels.drawn import largest_blank, texts
+from tests.panels.drawn import fitted, largest_blank, text_of, texts
 from tests.panels.sweep_views import (
     done,
     evidence,
@@ -119,8 +119,7 @@ LONG: dict[str, Draw] = {
 @settings(max_examples=6, deadline=None)
 def test_a_screen_fills_its_place_exactly(name: str, width: int, height: int) -> None:
     """Whatever the terminal's size, there are `height` rows of `width` cells."""
-    rows = (WHOLE | LOW)[name](width, height)
-    assert [row_width(row) for row in rows] == [width] * height
+    fitted((WHOLE | LOW)[name](width, height), width, height)
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -128,9 +127,7 @@ def test_a_screen_fills_its_place_exactly(name: str, width: int, height: int) ->
 @settings(max_examples=4, deadline=None)
 def test_a_long_screen_has_whole_rows_and_at_least_the_height(name: str, width: int, height: int) -> None:
     """More than fits becomes more rows, never wider or broken ones."""
-    rows = LONG[name](width, height)
-    assert len(rows) >= height
-    assert {row_width(row) for row in rows} == {width}
+    assert len(fitted(LONG[name](width, height), width)) >= height
 
 
 @pytest.mark.parametrize("name", [*WHOLE, *LOW, *LONG])
@@ -142,20 +139,16 @@ def test_every_role_is_one_that_themes_have(name: str) -> None:
         assert palette.color(role)
 
 
-def text(rows: Sequence[Row]) -> str:
-    return "\n".join(row_text(row) for row in rows)
-
-
 @pytest.mark.parametrize("name", ["running", "done", "band", "curves"])
 def test_simulated_figures_are_called_so(name: str) -> None:
     """A picture of the simulation cannot be mistaken for a measurement."""
-    assert "simulated" in text((WHOLE | LOW | LONG)[name](80, 24))
+    assert "simulated" in text_of((WHOLE | LOW | LONG)[name](80, 24))
 
 
 def test_a_live_screen_shows_servers_and_machines() -> None:
     """Load, cache, power, temperature and clock of each have a row where there is room."""
     live = known(running().live)
-    shown = text(live_rows(live, {}, 120, 40))
+    shown = text_of(live_rows(live, {}, 120, 40))
     for word in ("tok/s", "in flight", "TTFT", "60 W", "61 °C", "2400 MHz", "25 % KV"):
         assert word in shown
 
@@ -173,12 +166,12 @@ def swept(*concurrency: int) -> SweepView:
 def test_the_board_shows_all_levels_of_a_finished_sweep(size: tuple[int, int], most: int) -> None:
     """Columns go before levels; where some do not fit, their number says so, and the best one is there."""
     view = swept(*(2**power for power in range(most)))
-    rows = [row_text(row) for row in sweep_band(view, *size)]
-    assert all(len(row) == size[0] for row in rows)
-    shown = [level for level in view.levels if re.search(rf"\b{level.key.point.short}\b", "\n".join(rows))]
+    rows = fitted(sweep_band(view, *size), size[0])
+    text = "\n".join(rows)
+    shown = [level for level in view.levels if re.search(rf"\b{level.key.point.short}\b", text)]
     assert len(shown) == most or size == (60, 6) or (size, most) == ((80, 8), 8)
     assert len(shown) >= 4 or most < 4
-    assert (f"{len(shown)} of {most}" in "\n".join(rows)) == (len(shown) < most)
+    assert (f"{len(shown)} of {most}" in text) == (len(shown) < most)
     assert "◆" in "\n".join(rows[2:])
     assert not any("…" in row for row in rows[1:-1])
     assert "! warning" in rows[-1]
@@ -199,28 +192,26 @@ def test_the_countdown_has_its_size_and_says_how_to_stop_it(
 ) -> None:
     """Whatever is about to start, the band is as large as asked, and its keys are never cut off below."""
     countdown = replace(COUNTDOWN, left_s=left_s, targets=tuple(names))
-    rows = countdown_band(countdown, width, height)
-    assert len(rows) == height
-    assert {row_width(row) for row in rows} == {width}
-    assert any("esc stops it" in row_text(row) for row in rows)
+    rows = fitted(countdown_band(countdown, width, height), width, height)
+    assert any("esc stops it" in row for row in rows)
 
 
 def test_the_notices_hold_verdict_and_what_was_said() -> None:
     """The page has the verdict of a finished sweep, and all notices; without any it says so."""
     view = replace(running(), notices=("one thing", "another thing"))
-    text = "\n".join(row_text(row) for row in notices_screen(view, 80, 24))
+    text = text_of(notices_screen(view, 80, 24))
     assert text.index("another thing") < text.index("one thing")
-    found = " ".join(row_text(row).strip("│ ") for row in notices_screen(done(), 200, 24))
+    found = " ".join(row.strip("│ ") for row in texts(notices_screen(done(), 200, 24)))
     assert all(sentence in found for sentence in done().verdict)
     assert done().headline not in done().verdict
     answered = replace(done(), headline="at least 48 hold; left out 64, which fails as measured")
-    first = [row_text(row).strip("│ ") for row in notices_screen(answered, 200, 24)[1:5]]
+    first = [row.strip("│ ") for row in texts(notices_screen(answered, 200, 24)[1:5])]
     assert (first[0][:6], first[1]) == ("─ load", f"· {answered.plan_words}")
     assert (first[2][:8], first[3]) == ("─ answer", f"· {answered.headline}")
     failed = replace(answered, status=SweepStatus.FAILED, words="failed: spark-a stopped answering")
     assert "· failed: spark-a stopped answering" in row_text(notices_screen(failed, 200, 24)[4])
-    assert "spark-a stopped answering" in "\n".join(texts(sweep_screen(failed, 80, 23)))
-    assert "guard: " not in "\n".join(texts(sweep_screen(answered, 200, 49)))  # it stops nothing any more
+    assert "spark-a stopped answering" in text_of(sweep_screen(failed, 80, 23))
+    assert "guard: " not in text_of(sweep_screen(answered, 200, 49))  # it stops nothing any more
     assert "no notices" in row_text(notices_screen(starting(), 80, 24)[1])
 
 
@@ -241,8 +232,7 @@ def test_every_size_is_filled_exactly() -> None:
     for activities in (two_agents(), agents(100), Activities(0.25, ())):
         for width in (10, 24, 60, 80, 200):
             for height in range(1, 8):
-                rows = conversations_rows(activities, width, height)
-                assert [row_width(row) for row in rows] == [width] * height
+                fitted(conversations_rows(activities, width, height), width, height)
 
 
 def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
@@ -263,9 +253,8 @@ def test_a_finished_sweep_on_the_board_explains_its_signs() -> None:
     assert "✓ done" in row_text(sweep_band(full, 120, 13)[-1])
     plain = replace(view, rows=tuple(replace(row, ranks={}, marks=()) for row in view.rows))
     assert not set("◆◇!▾") & set(row_text(table_rows(plain, 120, 12)[-1]))
-    scattered = replace(
-        view, rows=tuple(replace(row, ranks={"decode_tps": ColumnRank.SCATTERED}) for row in view.rows)
-    )
+    few_runs = {"decode_tps": ColumnRank.SCATTERED}
+    scattered = replace(view, rows=tuple(replace(row, ranks=few_runs) for row in view.rows))
     assert "◌ may be as good: its runs are few or differ much" in row_text(table_rows(scattered, 120, 12)[-1])
     assert all("◌" in row_text(row) for row in table_rows(scattered, 120, 12)[1:2])
     assert "◌ may be as good" in row_text(marks_key(scattered, 60, table_rows(scattered, 120, 12)))
@@ -284,17 +273,15 @@ def test_a_server_with_a_queue_keeps_its_name_beside_its_graph() -> None:
     live = known(with_servers(running(), 2).live)
     queues = tuple(replace(one, running=(0.0,) * 8, waiting=(6.0,) * 8) for one in live.backends)
     rows = texts(live_rows(replace(live, backends=queues), {}, 80, 40))
-    assert [row[:17].split() for row in rows if "wait" in row] == [
-        ["spark-0", "0+6", "wait"],
-        ["spark-1", "0+6", "wait"],
-    ]
+    beside = [row[:17].split() for row in rows if "wait" in row]
+    assert beside == [["spark-0", "0+6", "wait"], ["spark-1", "0+6", "wait"]]
 
 
 def test_a_level_in_which_the_sweep_ended_is_not_done() -> None:
     """The heading above the levels counts those that their signs call done."""
     view = done()
     cut = (replace(view.levels[0], state=LevelState.CUT_SHORT), *view.levels[1:])
-    text = "\n".join(texts(sweep_screen(replace(view, levels=cut), 120, 35)))
+    text = text_of(sweep_screen(replace(view, levels=cut), 120, 35))
     assert f"{len(cut) - 1} of {len(cut)} done" in text
 
 
@@ -306,48 +293,33 @@ TRIED = (
     TriedLoad("6", holds=False),
     TriedLoad("8", holds=False, certain=True),
 )
+TTFT = ConditionBar("p90 TTFT", "463 ms", "2 s", 0.23, met_percent=100.0, needed_percent=90.0)
+SPEED = ConditionBar("p10 speed", "14.1 tok/s", "at least 15 tok/s", 1.06, at_least=True)
 BARS = (
-    ConditionBar("p90 TTFT", "463 ms", "2 s", 0.23, met_percent=100.0, needed_percent=90.0),
-    ConditionBar(
-        "p10 speed",
-        "14.1 tok/s",
-        "at least 15 tok/s",
-        1.06,
-        at_least=True,
-        met_percent=56.0,
-        needed_percent=90.0,
-    ),
+    TTFT,
+    replace(SPEED, met_percent=56.0, needed_percent=90.0),
     ConditionBar("p90 E2E", "–", "9 s"),
 )
 SEARCH: SearchView = SearchView("spark", TRIED, "between 4 and 5", BARS, "5 agents, 17 requests so far")
 
 
-def drawn(view: SearchView, width: int, most: int = 20) -> list[str]:
-    """Return the rows as text."""
-    return [row_text(row).rstrip() for row in capacity_rows([view], width, most, named=False)]
-
-
-def roles(row: Row) -> set[str]:
-    """Return the colours of the filled cells of a bar."""
-    return {role for text, role in row if "█" in text}
-
-
 def test_tried_loads_have_their_verdicts() -> None:
     """✓ and ✗ where it is certain, ? where it is not, ▸ where a run is being made."""
-    assert drawn(SEARCH, 76)[0] == "tried   1✓  2✓  4?  ▸5   6?  8✗"
+    tried, *_ = texts(capacity_rows([SEARCH], 76, 20, named=False))
+    assert tried.rstrip() == "tried   1✓  2✓  4?  ▸5   6?  8✗"
 
 
 def test_conditions_are_bars_against_their_limits() -> None:
     """The limit is at two thirds; the colour says how near it is; unknown values have no bar."""
     rows = capacity_rows([SEARCH], 100, 20, named=False)
-    text = [row_text(row) for row in rows]
+    text = fitted(rows, 100)
     assert text[1].startswith("5 agents, 17 requests so far:")
     assert "463 ms of 2 s" in text[2]
     assert "met by 56 %, needs 90 %" in text[3]
-    assert [roles(row) for row in rows[2:5]] == [{"good"}, {"bad"}, set()]
+    filled = [{role for cells, role in row if "█" in cells} for row in rows[2:5]]
+    assert filled == [{"good"}, {"bad"}, set()]
     assert len({row.index("┃") for row in text[2:5]}) == 1
     assert text[5].startswith("next    between 4 and 5")
-    assert {row_width(row) for row in rows} == {100}
 
 
 SIZES = ((60, 16), (80, 24), (200, 50))
@@ -362,9 +334,8 @@ HEADLINE = "best: c = 32, 333 tok/s, still rising: try c = 64; TTFT p90 stays un
 
 
 def view_of(status: SweepStatus) -> SweepView:
-    return replace(
-        finished(), status=status, verdict=SENTENCES, headline=HEADLINE, words=f"{status.value} after 40 s"
-    )
+    words = f"{status.value} after 40 s"
+    return replace(finished(), status=status, verdict=SENTENCES, headline=HEADLINE, words=words)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -394,7 +365,7 @@ def test_a_level_without_figures_or_verdict_says_so() -> None:
     shown = evidence()
     row = replace(shown.row, figures={}, marks=())
     late = replace(shown, row=row, balance_word="unknown", balance_reasons=("polls of a are missing",))
-    text = "\n".join(texts(evidence_screen(late, 120, 36)))
+    text = text_of(evidence_screen(late, 120, 36))
     assert "no figures yet: they come once the level is done" in text
     assert "not judged" in text
     assert "unknown" not in text
