@@ -107,11 +107,12 @@ async def ask(
     token: str | None = None,
     tls: ssl.SSLContext | None = None,
     source: str | None = None,
+    body: bytes = b"",
 ) -> Answer:
     """Send one request on a connection of its own, as `connect` opens it, and return the response."""
     client = await connect(port, tls=tls, source=source)
     try:
-        await client.send(request(path, *headers, method=method, token=token))
+        await client.send(request(path, *headers, method=method, token=token) + body)
         return known(await client.answer())
     finally:
         client.close()

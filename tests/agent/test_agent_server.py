@@ -87,9 +87,7 @@ async def test_everything_but_reading_is_405(start_agent: StartAgent, method: st
     assert agent.machine.taken == []
 
 
-async def test_a_machine_that_hangs_is_503_with_a_line(
-    start_agent: StartAgent,
-) -> None:
+async def test_a_machine_that_hangs_is_503_with_a_line(start_agent: StartAgent) -> None:
     """When the driver hangs, a request gets 503 with a line that says for how long it has hung."""
     agent = await start_agent()
     agent.machine.failure = hung()

@@ -14,7 +14,7 @@ from sparktop.agent.access import open_tls
 from sparktop.agent.gate import Limits
 from sparktop.model.node import NodeSample, SensorReading
 from tests.agent.conftest import StartAgent
-from tests.agent.raw_client import Answer, Client, ask, connect, request, until, watching
+from tests.agent.raw_client import Client, ask, connect, request, until, watching
 from tests.known import known
 
 TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
@@ -39,12 +39,18 @@ def no_word_in_the_log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     assert [one.getMessage() for one in caplog.records] == []
 
 
-async def all_answers(client: Client) -> list[Answer]:
-    """Read responses until the agent closes the connection."""
-    answers = []
-    while (answer := await client.answer()) is not None:
-        answers.append(answer)
-    return answers
+async def sent(start_agent: StartAgent, data: bytes) -> list[int]:
+    """Send bytes while a viewer is served; return the statuses of all responses until the agent closes."""
+    agent, statuses = await start_agent(TOKEN), list[int]()
+    async with watching(agent.port, TOKEN) as viewer:
+        client = await connect(agent.port)
+        await client.send(data)
+        client.writer.write_eof()
+        while (answer := await client.answer()) is not None:
+            statuses.append(answer.status)
+        client.close()
+    assert viewer.was_served()
+    return statuses
 
 
 @pytest.mark.parametrize(
@@ -65,16 +71,9 @@ async def all_answers(client: Client) -> list[Answer]:
 )
 async def test_broken_http_is_refused_and_closed(start_agent: StartAgent, data: bytes) -> None:
     """A request that is not valid HTTP gets at most one response, a refusal, and the connection is closed."""
-    agent = await start_agent(TOKEN)
-    async with watching(agent.port, TOKEN) as viewer:
-        client = await connect(agent.port)
-        await client.send(data)
-        client.writer.write_eof()
-        answers = await all_answers(client)
-        client.close()
-    assert all(400 <= one.status < 500 for one in answers)
-    assert len(answers) <= 1
-    assert viewer.was_served()
+    statuses = await sent(start_agent, data)
+    assert all(400 <= one < 500 for one in statuses)
+    assert len(statuses) <= 1
 
 
 async def test_a_huge_query_is_refused(start_agent: StartAgent) -> None:
@@ -96,15 +95,9 @@ async def test_a_huge_query_is_refused(start_agent: StartAgent) -> None:
 )
 async def test_no_body_is_taken(start_agent: StartAgent, method: str, header: str, body: bytes) -> None:
     """A request with a body is refused before the body is read, and the connection is closed."""
-    agent = await start_agent(TOKEN)
-    async with watching(agent.port, TOKEN) as viewer:
-        client = await connect(agent.port)
-        await client.send(request("/v1/sample", header, "Connection: close", method=method) + body)
-        answers = await all_answers(client)
-        client.close()
+    head = request("/v1/sample", header, "Connection: close", method=method)
     expected = {401} if method == "GET" and not body else {405, 413, 431}
-    assert {one.status for one in answers} <= expected
-    assert viewer.was_served()
+    assert set(await sent(start_agent, head + body)) <= expected
 
 
 async def test_a_peer_that_asks_too_often_is_refused(start_agent: StartAgent) -> None:

@@ -18,6 +18,7 @@ from sparktop.sources.decode import WireError, decode
 from sparktop.sources.replies import Reply
 from tests.agent.agent_process import COMMAND, END_S, environment
 from tests.agent.fake_machine import BOOT_ID, TABLE, FakeMachine, hung
+from tests.known import known
 
 MOST_RSS_MB = 35.0
 """Of --stdio: Python with asyncio and no package."""
@@ -91,9 +92,8 @@ async def test_each_line_is_answered_by_one(talk: Talk) -> None:
     await talk.reply()
     first = await talk.ask({})
     assert (first.boot_id, [one.processes for one in first.samples]) == (BOOT_ID, [None])
-    second = await talk.ask(
-        {"since": first.samples[0].at, "processes": True, "interval_s": 0.25, "colour": {"red": 1}}
-    )
+    wishes = {"processes": True, "interval_s": 0.25, "colour": {"red": 1}}
+    second = await talk.ask({"since": first.samples[0].at, **wishes})
     assert [one.processes for one in second.samples] == [TABLE]
     assert second.interval_s == 0.25
     assert (await talk.ask({"since": second.samples[0].at, "interval_s": 0.25})).samples == ()
@@ -162,11 +162,9 @@ def test_a_process_answers_and_ends_with_the_connection(tmp_path: Path) -> None:
     )
     with process:
         try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(b'{"processes": true}\n')
-            process.stdin.flush()
-            hello, reply = (decode(process.stdout.readline()) for _ in range(2))
+            known(process.stdin).write(b'{"processes": true}\n')
+            known(process.stdin).flush()
+            hello, reply = (decode(known(process.stdout).readline()) for _ in range(2))
             text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
             rss_kb = next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS:"))
             assert process.communicate(timeout=END_S)[0] == b""

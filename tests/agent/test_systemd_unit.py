@@ -88,17 +88,10 @@ def test_units_that_watch_are_hardened_alike(command: str, capsys: pytest.Captur
     """They have all that the agent's has but its limits of memory; the recorder keeps capabilities."""
     assert main([command, "--systemd-unit", "spark-a"]) == 0
     shown, agents = service(capsys.readouterr().out), service(unit(UnitFlags(PROGRAM), wants_token=False))
-    own = {
-        "ExecStart",
-        "Environment",
-        "StateDirectory",
-        "RestartSec",
-        "MemoryMax",
-        "OOMScoreAdjust",
-        "TasksMax",
-    }
+    own = {*["ExecStart", "Environment", "StateDirectory", "RestartSec"]}
+    limits = {*["MemoryMax", "MemorySwapMax", "OOMScoreAdjust", "TasksMax"]}
     root = {"DynamicUser", "ProtectHome", "CapabilityBoundingSet", "ProtectKernelLogs", "DeviceAllow"}
-    alike = agents.keys() - own - {"MemorySwapMax"} - (root if command == "record" else set())
+    alike = agents.keys() - own - limits - (root if command == "record" else set())
     assert {key: shown.get(key) for key in alike} == {key: agents[key] for key in alike}
     assert f" {command} " in shown["ExecStart"]
     assert "spark-a" in shown["ExecStart"].split()
@@ -136,9 +129,8 @@ def test_secrets_are_loaded_by_systemd() -> None:
     """Token, certificate and key are credentials, so the agent's user need not be able to read the files."""
     token = service(unit(FLAGS["token"][0], wants_token=True))
     assert token["LoadCredential"] == "token:/etc/sparktop/token"
-    assert token["ExecStart"] == (
-        "/bin/true agent --listen 0.0.0.0:9750 --token-file ${CREDENTIALS_DIRECTORY}/token"
-    )
+    words = "/bin/true agent --listen 0.0.0.0:9750 --token-file ${CREDENTIALS_DIRECTORY}/token"
+    assert token["ExecStart"] == words
     tls = service(unit(FLAGS["tls"][0], wants_token=False))
     assert tls["LoadCredential"] == "tls-cert:/etc/ssl/a b/cert.pem tls-key:/etc/ssl/100%%/key.pem"
     assert tls["ExecStart"].endswith(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 from sparktop.model.snapshot import Snapshot
 from stage.fleet import RehearsedFleet
 from tests.agent.raw_client import until
-from tests.browser.chromium import PROGRAM, NewTab, Tab, chromium
+from tests.browser.chromium import PROGRAM, NewTab, chromium
 from tests.browser.conftest import TOKEN, Served, StartServer, hostile_snapshot
 from tests.export.snapshots import snapshot
 
@@ -111,26 +110,19 @@ async def test_a_lost_server_is_named_and_found_again(start_server: StartServer,
         stream.cancel()
     await tab.until("document.getElementById('state').textContent.includes('trying again')")
     await tab.until("document.getElementById('state').textContent === ''")
-    await stopped(tab)
-
-
-async def stopped(tab: Tab) -> None:
-    """Pause and resume with the key."""
     await tab.press("p")
     await tab.until("document.getElementById('state').textContent.startsWith('paused')")
     await tab.press("p")
-    await asyncio.sleep(0)
     await tab.until("document.getElementById('state').textContent === ''")
 
 
-@pytest.mark.parametrize("width", [375])
 async def test_the_lists_and_the_filter_of_a_wall_work_and_stay(
-    start_server: StartServer, new_tab: NewTab, width: int
+    start_server: StartServer, new_tab: NewTab
 ) -> None:
     """Lists and filter work by links, keys and form; the address has the choice, and a reload keeps it."""
     served = await start_server(shown=RehearsedFleet(120, 30).play(6).snapshot())
     tab = await new_tab()
-    await tab.begin(width, 800, is_phone=width < 400)
+    await tab.begin(375, 800, is_phone=True)
     await tab.open(address(served))
     await tab.until(shows("120 servers"))
     await tab.value("""document.querySelector('a[aria-label="lists: most waiting"]').click()""")
@@ -156,14 +148,13 @@ async def test_the_lists_and_the_filter_of_a_wall_work_and_stay(
     assert tab.complaints == []
 
 
-@pytest.mark.parametrize("width", [1280])
 async def test_the_order_and_the_filter_of_a_board_work_and_stay(
-    start_server: StartServer, new_tab: NewTab, width: int
+    start_server: StartServer, new_tab: NewTab
 ) -> None:
     """An unknown order is the usual one, and a hostile filter is shown as text."""
     served = await start_server(shown=snapshot())
     tab = await new_tab()
-    await tab.begin(width, 800, is_phone=width < 400)
+    await tab.begin(1280, 800)
     await tab.open(address(served))
     await tab.press("o")
     await tab.until(f"location.search === '?sort=name' && {READY}")

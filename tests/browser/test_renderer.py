@@ -18,6 +18,7 @@ from sparktop.browser.picture import Picture
 from sparktop.browser.renderer import Channel, PageRenderer
 from sparktop.model.snapshot import Snapshot
 from sparktop.sweep.result.store import new_file, save
+from tests.browser.test_pages import paths
 from tests.export.snapshots import snapshot
 from tests.sweep.made_results import simulated_sweep
 
@@ -32,9 +33,7 @@ def changed() -> Snapshot:
     """Return a snapshot in which one figure differs from the usual one."""
     shown = snapshot()
     first, *others = shown.backends
-    return replace(
-        shown, backends=(replace(first, name=first.name, running=7.0), *others), totals=shown.totals
-    )
+    return replace(shown, backends=(replace(first, running=7.0), *others))
 
 
 async def test_a_viewer_gets_the_whole_page_and_then_changed_rows() -> None:
@@ -132,18 +131,12 @@ async def drawn(shelf: ResultPages, page: WebPage, width: int = 100) -> Picture:
     return await shelf.draw(page, snapshot(), width)
 
 
-def paths(picture: Picture) -> list[str]:
-    """Return the paths of all links of a page."""
-    return [link.path for band in picture.bands for section in band for link in section.links]
-
-
 async def test_results_are_listed_and_each_has_its_own_page(tmp_path: Path) -> None:
     """The list has the newest results first, with links; a missing result is not found."""
     names = store(tmp_path, 3)
     shelf = ResultPages(tmp_path)
-    assert paths(await drawn(shelf, WebPage(PageKind.SWEEPS))) == [
-        f"/sweep/{name}" for name in reversed(names)
-    ]
+    shown = paths(await drawn(shelf, WebPage(PageKind.SWEEPS)))
+    assert shown == [f"/sweep/{name}" for name in reversed(names)]
     result = await drawn(shelf, WebPage(PageKind.SWEEP, names[0]))
     headings = [section.heading for band in result.bands for section in band]
     assert headings[0].startswith("Sweep quick")

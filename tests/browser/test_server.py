@@ -13,20 +13,14 @@ from sparktop.browser.page import WebPage
 from sparktop.browser.server import LIMITS, VALID_S, Sessions, cookie
 from tests.agent.raw_client import Answer, Client, ask, connect, request, until
 from tests.browser.conftest import HOSTILE, TOKEN, StartServer, hostile_snapshot
-from tests.known import known
 
 PAGES = ("/", "/balance", "/events", "/sweeps")
 
 
 async def post(port: int, body: str, *headers: str) -> Answer:
     """Send the form for the token."""
-    client = await connect(port)
-    try:
-        lines = (f"Content-Length: {len(body)}", "Content-Type: application/x-www-form-urlencoded", *headers)
-        await client.send(request("/login", *lines, method="POST") + body.encode())
-        return known(await client.answer())
-    finally:
-        client.close()
+    lines = (f"Content-Length: {len(body)}", "Content-Type: application/x-www-form-urlencoded", *headers)
+    return await ask(port, "/login", *lines, method="POST", body=body.encode())
 
 
 async def live(port: int, path: str = "/live/?columns=100") -> Client:
@@ -45,16 +39,10 @@ async def test_a_page_says_what_a_browser_may_do_with_it(start_server: StartServ
     answer = await ask(served.port, path)
     assert answer.status == 200
     policy = answer.headers["content-security-policy"].split("; ")
-    assert {
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "connect-src 'self'",
-        "frame-ancestors 'none'",
-    } <= set(policy)
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert answer.headers["referrer-policy"] == "no-referrer"
-    assert answer.headers["cache-control"] == "no-store"
+    own = {f"{kind}-src 'self'" for kind in ("script", "style", "connect")}
+    assert own | {"default-src 'none'", "frame-ancestors 'none'"} <= set(policy)
+    names = ("x-content-type-options", "referrer-policy", "cache-control")
+    assert [answer.headers[name] for name in names] == ["nosniff", "no-referrer", "no-store"]
 
 
 async def test_no_request_but_a_form_has_a_body(start_server: StartServer) -> None:
@@ -71,11 +59,8 @@ async def test_other_names_and_pages_of_other_servers_get_nothing(start_server: 
     served = await start_server()
     for origin, status in (("http://spark", 200), ("http://evil.example", 403), ("null", 403)):
         assert (await ask(served.port, "/", f"Origin: {origin}")).status == status
-    client = await connect(served.port)
-    await client.send(b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n")
-    answer = known(await client.answer())
+    answer = await ask(served.port, "/", "Host: evil.example")
     assert (answer.status, b"--name" in answer.body) == (421, True)
-    client.close()
 
 
 async def test_with_a_token_a_browser_gets_a_form_and_then_a_cookie(start_server: StartServer) -> None:
@@ -139,16 +124,10 @@ async def test_a_viewer_that_does_not_read_is_dropped(start_server: StartServer)
         await until(lambda: served.studio.viewers == 2)
         channel = served.studio._channels[WebPage(), 240]
         pictures = [replace(channel.picture, title=title * 200_000) for title in "ab"]
-
-        async def is_dropped() -> bool:
-            channel.show(pictures[channel._version % 2], 0.0)
-            await asyncio.sleep(0.002)
-            return served.server._count_live_pages() == 1
-
         async with asyncio.timeout(300):
-            while not await is_dropped():
-                pass
-    assert served.server._count_live_pages() == 1
+            while served.server._count_live_pages() != 1:
+                channel.show(pictures[channel._version % 2], 0.0)
+                await asyncio.sleep(0.002)
     reading.close()
 
 

@@ -8,7 +8,6 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.graphics.cells import UNKNOWN_BAR
@@ -19,10 +18,11 @@ from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Sn
 from sparktop.panels.board.layout import PanelKey
 from sparktop.panels.machine.detail import node_detail
 from sparktop.panels.parts.graph import TimeAxis
-from sparktop.panels.parts.text import Row, row_text, row_width
+from sparktop.panels.parts.text import Row, row_text
 from sparktop.panels.server.detail import backend_detail, backend_sections, window_words
 from stage.rehearsal import Outage, Rehearsal
-from tests.panels.drawn import SIZES, board, text_of
+from tests.known import known
+from tests.panels.drawn import SIZES, board, fitted, text_of
 
 pytestmark = pytest.mark.long
 
@@ -101,8 +101,7 @@ def test_no_reading_of_a_node_is_left_out(playing: Snapshot, size: tuple[int, in
     words = "unified memory|available −|swap|throttled|, limit 9|of 3003 MHz|trend|pressure|Cortex-X|▼GPU mem"
     assert [one for one in words.split("|") if one not in text] == []
     assert "10 x Cortex" not in text
-    sample = playing.nodes[0].sample
-    assert sample is not None
+    sample = known(playing.nodes[0].sample)
     assert all(link.name in text for link in sample.network)
     assert " in …" not in text, "tables below the graphs are as wide as their columns"
     assert all(sensor.name[:8] in text for sensor in sample.sensors)
@@ -114,8 +113,7 @@ def test_a_backend_that_never_answered_shows_no_figure() -> None:
     text = backend_text(BackendView("x", "http://x:1", "g"))
     body = [line[1:57] for line in text.splitlines()[2:-1] if "─ " not in line]
     labels = re.compile(r"p\d\d|E2E|last 1 s|batch 60 s|restarts +0 seen")
-    known = [line for line in body if re.search(r"\d", labels.sub("", line))]
-    assert known == []
+    assert [line for line in body if re.search(r"\d", labels.sub("", line))] == []
     assert "–" in text
     assert "connecting because no answer yet" in text
 
@@ -188,30 +186,21 @@ def test_hostile_names_stay_inside(playing: Snapshot, size: tuple[int, int]) -> 
     name = "[red]漢字[/red]" + "w" * 300
     backend = playing.backends[0]
     lanes = tuple(replace(backend.lanes[0], lane=name + str(index)) for index in range(3))
-    backend = replace(
-        backend, name=name, model=name, state_rule=name, nodes=(name,), lanes=lanes, finished={name: 3.0}
-    )
+    backend = replace(backend, name=name, model=name, state_rule=name, nodes=(name,), lanes=lanes)
+    backend = replace(backend, finished={name: 3.0})
     node = playing.nodes[0]
     assert node.sample is not None
-    gpu = structs.replace(
-        node.sample.gpus[0],
-        name=name,
-        throttle_reasons=(name, name),
-        throttled_percent={name: 3.0},
-        processes=tuple(GpuProcess(index, name, None) for index in range(30)),
-    )
-    sample = structs.replace(
+    processes = tuple(GpuProcess(index, name, None) for index in range(30))
+    gpu = replace(node.sample.gpus[0], name=name, throttle_reasons=(name, name), processes=processes)
+    sample = replace(
         node.sample,
-        gpus=(gpu, gpu),
-        network=tuple(structs.replace(link, name=name, kind=name) for link in node.sample.network),
-        sensors=tuple(structs.replace(sensor, name=name) for sensor in node.sample.sensors),
+        gpus=(replace(gpu, throttled_percent={name: 3.0}),) * 2,
+        network=tuple(replace(link, name=name, kind=name) for link in node.sample.network),
+        sensors=tuple(replace(sensor, name=name) for sensor in node.sample.sensors),
     )
     node = replace(node, name=name, sample=sample)
-    for rows in (
-        backend_detail(backend, {name: node}, *size, AXIS),
-        node_detail(node, (backend,), *size, AXIS)[0],
-    ):
-        assert {row_width(row) for row in rows} == {size[0]}
+    fitted(backend_detail(backend, {name: node}, *size, AXIS), size[0])
+    fitted(node_detail(node, (backend,), *size, AXIS)[0], size[0])
 
 
 NUMBERS = st.one_of(st.none(), st.floats(0, 1e12, allow_nan=False))
@@ -230,7 +219,7 @@ NUMBERS = st.one_of(st.none(), st.floats(0, 1e12, allow_nan=False))
 def test_any_figures_fit(figures: dict[str, float | None], size: tuple[int, int]) -> None:
     """Whatever a server claims, no row of its detail is wider or narrower than the board."""
     view = BackendView("x", "http://x:1", "g", age_s=0.5, slots=16, **figures)  # type: ignore[arg-type] # by field
-    assert {row_width(row) for row in backend_detail(view, {}, *size, AXIS)} == {size[0]}
+    fitted(backend_detail(view, {}, *size, AXIS), size[0])
 
 
 def test_rates_between_two_scrapes_say_their_seconds(parallel: Snapshot) -> None:
