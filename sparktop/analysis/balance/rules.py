@@ -334,7 +334,7 @@ class RequestShares(Struct, frozen=True):
         """Return what the backend `most` got of the requests of `window_s` seconds, and its fair part."""
         return (
             f"{self.most} got {100 * self.shares[self.most]:.0f} % of the requests of {window_s:.0f} s "
-            f"({self.counts[self.most]:,} of {self.requests:,}; its share is {100 * self.fair:.0f} %)"
+            f"({self.counts[self.most]:,} of {self.requests:,}; its fair share: {100 * self.fair:.0f} %)"
         )
 
 

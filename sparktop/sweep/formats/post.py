@@ -598,8 +598,8 @@ def _how_to_read(
     if comparison is not None and "Winner" in heads and any(True for _ in winner_rules(comparison)):
         floor, rate = max(comparison.noise_floor_percent.values()), comparison.error_rate_percent or 0.0
         parts.append(
-            f"a winner leads the next best by over {floor:.1f} % (its lead in brackets), and significantly: "
-            f"{FALSE_WINNERS.format(rate)}"
+            f"a winner leads the next best by over {floor:.1f} % (its lead in brackets), and by more than "
+            f"chance: {FALSE_WINNERS.format(rate)}"
         )
     lines = [f"**Figures:** {'; '.join(parts)}", *_in_llama_benchy(result, heads)] if parts else []
     return [*_with_full_stops(lines)]

@@ -209,7 +209,7 @@ def _list_sections(lists: Mapping[str, Iterable[str]]) -> Iterator[Section]:
             yield Section(title, items=items)
 
 
-FALSE_WINNERS = "at most {:.0f} % of comparisons of equal targets name a winner"
+FALSE_WINNERS = "of 100 comparisons of equal targets, at most {:.0f} name a winner"
 """What the error rate of winners means."""
 
 
@@ -220,7 +220,7 @@ def winner_rules(comparison: ComparisonResult) -> Iterator[str]:
     if floor is not None and rate is not None and any(row.ratio_ci95 is not None for row in comparison.rows):
         yield (
             f"a target wins where it is better than every other by more than {floor:.1f} % (the noise), and "
-            f"significantly: {FALSE_WINNERS.format(rate)}"
+            f"by more than chance: {FALSE_WINNERS.format(rate)}"
         )
 
 

@@ -107,7 +107,6 @@ def winners(
     rows = [row for row in comparison.rows if row.metric == metric]
     columns = [a_series for a_series in series if any(a_series.name in row.values for row in rows)]
     meaning = METRICS[metric]
-    mark_untested = any(row.ratio_ci95 is not None for row in comparison.rows)
     kinds = {row.winner_vs for row in rows if row.percent is not None and row.significant is not False}
     vs = next((kind for kind in ("baseline", "runner-up") if kind in kinds), None)
     body: list[tuple[Level, tuple[Cell, ...]]] = []
@@ -118,7 +117,7 @@ def winners(
             REFUSED_SIGN if value == UNKNOWN and _is_refused(column, load) else value
             for column, value in zip(columns, values, strict=True)
         ]
-        winner = _winner_cell(row, vs, mark_untested=mark_untested)
+        winner = _winner_cell(row, vs)
         if signs and outcome(row) is Outcome.SLOTS:
             winner = f"({code(row.ahead or '')} {whole_percent_change(row.percent or 0.0)} {SLOTS_SIGN})"
         elif signs and winner != UNKNOWN and outcome(row) is Outcome.OPEN:
@@ -181,13 +180,12 @@ def versus(comparison: ComparisonResult, metric: str, ours: Sequence[str], their
     return Grid(f"{meaning.title}: theirs and ours", tuple(heads), tuple(rows))
 
 
-def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> Cell:
+def _winner_cell(row: ComparisonRow, vs: str | None) -> Cell:
     """Return the table cell with the best series of a row and its lead in percent.
 
     If no series is clearly the best, the cell says so. `vs` is the reference of percentages that the column's
     heading names; if this row's percentage has another reference, the cell names that one. A "*" marks a
-    lead that could not be tested. If `mark_untested` is False, winners that a published table names get no
-    "*".
+    lead that could not be tested.
     """
     verdict = outcome(row)
     if row.ahead is None or row.percent is None:
@@ -202,7 +200,7 @@ def _winner_cell(row: ComparisonRow, vs: str | None, *, mark_untested: bool) -> 
         return f"{open_words([row])} ({'not clear: ' if row.beats else ''}{lead})"
     if verdict is Outcome.SLOTS:
         return f"{UNFAIR} ({code(row.ahead)} {whole_percent_change(row.percent)}; {slots_words(row, code)})"
-    mark = "*" if verdict is Outcome.AHEAD or (mark_untested and row.significant is None) else ""
+    mark = "*" if row.significant is None else ""
     ahead = " ahead" if verdict is Outcome.AHEAD else ""
     over = _against_words(row) if row.winner_vs != vs else ""
     return Untrusted(row.ahead, f"{ahead} ({whole_percent_change(row.percent)}{over}){mark}")
@@ -412,7 +410,7 @@ def _context(head: str, name: str) -> LevelColumn:
 
 
 def _marks_text(level: LevelResult) -> str:
-    """Return the name of a level's most serious mark, and how many others there are; "–" without marks.
+    """Return the name of a level's most serious mark, and whether there are others; "–" without marks.
 
     A mark is a reason to doubt the level's metrics, or a reason why it is slow; the report's list has all.
     Padding and refusals are left out, because the table shows them elsewhere, and notes on small errors.
@@ -424,7 +422,7 @@ def _marks_text(level: LevelResult) -> str:
     ]
     if not marks:
         return UNKNOWN
-    return marks[0].word + (f", {len(marks) - 1} more below" if len(marks) > 1 else "")
+    return marks[0].word + (", more below" if len(marks) > 1 else "")
 
 
 _PERCENT = "{:.0f} %"

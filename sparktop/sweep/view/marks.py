@@ -33,7 +33,7 @@ _LIMIT_BRIEF = {
 """One word for limits with long names."""
 _WHOLE_FROM = 10.0
 """Percent from which on an error is written without decimals."""
-_IN_BUNCHES = "sent in bunches"
+_IN_BUNCHES = "routed in bunches"
 """Label of a level whose requests went to the same server too often in a row."""
 _WORST_BALANCE = {word.value for word in BalanceWord if word.bad}
 

@@ -43,7 +43,7 @@ def test_a_measured_level_shows_what_was_judged_of_it_alone(played: PlayedSweep)
     said = told(played.view.evidence(KEY))
     assert said[:2] == ("uneven", "spark-a got 90 % of the requests")
     assert said[-1] == "restart the proxy"
-    assert "order of requests: sent in bunches: 3 runs where 10 were to be expected" in said
+    assert "order of requests: routed in bunches: 3 runs where 10 were to be expected" in said
 
 
 @pytest.mark.parametrize(
