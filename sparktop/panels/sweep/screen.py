@@ -438,7 +438,7 @@ def _picture_above_table(
     if height - table_height - 1 < least:
         table_height = max(_LEAST_TABLE, height - least - 1)
     done_count = sum(level.state is LevelState.DONE for level in all_levels(view))
-    rule = [heading("levels", f"rates in tok/s · {done_count} of {count} done", width)]
+    rule = [heading("levels", f"rates in tok/s · {done_count} of {count} levels done", width)]
     if height < least + _LEAST_TABLE:
         table_height, rule = count + 2, []
     above = height - table_height - len(rule)

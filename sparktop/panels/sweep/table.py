@@ -458,7 +458,9 @@ def table_heading(view: SweepView, width: int, shown: int | None = None) -> Row:
     columns = columns_for(view, width)
     is_part = shown is not None and shown < count
     titles = (
-        (f"   {shown} of {count}", f"{shown} of {count}", f"{shown}/{count}") if is_part else ("   level",)
+        (f"{shown} of {count} shown", f"{shown}/{count} shown", f"{shown} shown")
+        if is_part
+        else ("   level",)
     )
     title = next((words for words in titles if len(words) <= name), titles[-1])
     row: Row = [(fit(title, name), "muted")]

@@ -817,8 +817,11 @@ class LevelMaker(Struct, eq=False):
         self._before_s = took_s if phase is SweepPhase.CONTEXT else 0.0
 
     def _phase_event(self, phase: SweepPhase, batch: RunBatch, run: int | None = None) -> PhaseChanged:
-        runs = None if batch.runs is None else self.plan.runs_of(batch.level.point.most_in_flight)
-        if batch.runs is not None and batch.first and batch.last:
+        if batch.runs is None or phase is SweepPhase.WARMING_UP:  # it tells how many runs there will be
+            runs = None
+        elif not (batch.first and batch.last):
+            runs = self.plan.runs_of(batch.level.point.most_in_flight)
+        else:
             # A search makes more runs than the plan has, and a level of short runs may too.
             runs = max(self.estimate.runs_of(batch) or 0, 0 if run is None else run + 1)
         return PhaseChanged(phase, batch.level.target, batch.level, run, runs, self.left(self._made))

@@ -54,7 +54,7 @@ class PhaseChanged(Struct, frozen=True):
     level: Level | None = None
     run: int | None = None
     runs: int | None = None
-    """Number of runs of the level; None if a time limit decides it."""
+    """Number of runs of the level; None while it warms up, and if a time limit decides it."""
     left: TimeRange | None = None
     """Range of the seconds to the end of the sweep; None if unknown."""
 

@@ -149,7 +149,7 @@ class LevelProgress:
 
     def store_result(self, key: Level, measured: LevelResult) -> None:
         """Record the result of the level `key`, which is complete or was cut short."""
-        level, state = self._level(key), _measured_state(measured)
+        level, state = self._level(key), measured_state(measured)
         share = level.share if state is LevelState.CUT_SHORT else 1.0
         self._store(replace(level, state=state, runs_done=measured.runs, share=share))
         if self.present == key:
@@ -184,7 +184,8 @@ class LevelProgress:
         return min(1.0, ended / plan.requests) if plan.requests else None
 
 
-def _measured_state(level: LevelResult) -> LevelState:
+def measured_state(level: LevelResult) -> LevelState:
+    """Return the state of a level that was made: done, cut short, or refused by the server."""
     if level.error is not None:
         return LevelState.REFUSED
     return LevelState.CUT_SHORT if level.is_cut_short else LevelState.DONE
@@ -208,7 +209,7 @@ def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:
     for target in result.targets:
         for level in target.levels if searched else target.in_order():
             key = level_of(level, target.name, plan)
-            state = _measured_state(level)
+            state = measured_state(level)
             share = level.runs / plan.runs if state is LevelState.CUT_SHORT and plan.runs else 1.0
             made[key] = PlannedLevel(key, state, level.runs, plan.runs, min(1.0, share))
     if searched or plan.pp is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache, partial
@@ -35,6 +36,7 @@ from sparktop.sweep.terms.definitions import METRICS, main_rate_of
 from sparktop.sweep.view.capacity import stored_searches
 from sparktop.sweep.view.curves import curve_plots, sweep_plots
 from sparktop.sweep.view.levels import (
+    measured_state,
     ranks_of,
     result_rows,
     stored_evidence,
@@ -183,16 +185,20 @@ def result_view(
 def end_words(status: SweepStatus, result: SweepResult) -> str:
     """Return a line of text that states how a sweep ended, why, and how many levels were measured."""
     levels = [level for target in result.targets for level in target.levels]
-    refused = sum(level.error is not None for level in levels)
+    counts = Counter(map(measured_state, levels))
     failed = sum(level.requests.failed for level in levels)
-    made_count = len(levels) - refused
-    kept_words = f"{made_count} level{'' if made_count == 1 else 's'}"
-    more = f", {refused} left out" if refused else ""
-    more += f", {failed:,} request{'' if failed == 1 else 's'} failed" if failed else ""
+    done = counts[LevelState.DONE]
+    words = f"{done} level{'' if done == 1 else 's'}"
+    more = [
+        f"{counts[state]} {word}"
+        for state, word in ((LevelState.CUT_SHORT, "unfinished"), (LevelState.REFUSED, "left out"))
+        if counts[state]
+    ]
+    more += [f"{failed:,} request{'' if failed == 1 else 's'} failed"] if failed else []
     if status is SweepStatus.DONE:
-        return f"done: {kept_words}{more}"
+        return ", ".join((f"done: {words}", *more))
     because = f": {result.stop_reason}" if result.stop_reason else ""
-    return f"{status.value}{because}; {kept_words} kept{more}"
+    return ", ".join((f"{status.value}{because}; {words} done", *more))
 
 
 _LIKE_TTFT = frozenset({"ttfr_ms", "first_answer_ms"})

@@ -88,6 +88,9 @@ async def test_a_router_is_measured_with_who_served() -> None:
         assert 0 <= known(level.own_overhead_ms) < known(level.ttft_ms).mean
     order = [one.target for one in result.ran if one.concurrency == 8]
     assert order == ["spark-a", "spark-b", "proxy", "proxy", "spark-b", "spark-a"]
+    phases = [one for one in servers.events if isinstance(one, PhaseChanged)]
+    assert {one.runs for one in phases if one.phase is SweepPhase.RUNNING} == {2}
+    assert {one.runs for one in phases if one.phase is SweepPhase.WARMING_UP} == {None}  # not known yet
 
 
 @pytest.mark.parametrize("stopped", [False, True])

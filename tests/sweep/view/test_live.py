@@ -176,7 +176,7 @@ def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) ->
         LevelState.NOT_MADE,
         LevelState.NOT_MADE,
     ]
-    assert view.words == "cancelled: cancelled; 1 level kept"
+    assert view.words == "cancelled: cancelled; 1 level done"
 
 
 def test_a_long_sweep_is_no_longer_picture(played: PlayedSweep) -> None:

@@ -162,6 +162,7 @@ def test_what_was_cut_short_is_the_best_only_beside_its_like() -> None:
         found = result_view(result)
         assert f" {best} tok/s" in (found.headline or "").split(";")[0]
         assert stored_row(result, "a.json").decode_tps == best
+        assert found.words == f"done: {len(levels) - 1} levels, 1 unfinished"
     assert "; at c = 96 +15 % (warning: unfinished)" in answered([*whole, cut])
     ranks = [row.ranks.get("decode_tps") for row in result_view(made_sweep(("a", [*whole, cut]))).rows]
     assert ranks == [None, ColumnRank.BEST, None]

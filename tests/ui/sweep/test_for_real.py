@@ -75,7 +75,7 @@ async def test_one_key_gives_a_table_with_a_verdict(tmp_path: Path) -> None:
             drawn = text(app)
             assert drawn.count("✓ A spark-a c") == drawn.count("✓ B spark-b c") == 2
             assert "◆" in drawn
-            assert "4 of 4 done" in drawn
+            assert "4 of 4 levels done" in drawn
             await pilot.press("down", "enter")
             await pilot.pause()
             # The best level without doubts: on a machine at its limit that may be c = 1.

@@ -106,7 +106,7 @@ async def test_x_twice_stops_and_says_what_is_kept(stage: SweepStage) -> None:
         assert "┐cancelled┌" in stage.text
         assert stage.sweeping.path is not None
         assert load(stage.sweeping.path).status == "cancelled"
-        assert "2 levels kept" in stage.toasts()[-1]
+        assert "2 levels done; kept in" in stage.toasts()[-1]
         assert stage.sweeping.path.name in stage.toasts()[-1]
 
 
