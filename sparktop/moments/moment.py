@@ -843,8 +843,6 @@ class PlotOf(Struct, frozen=True):
     kind: str
     fields: tuple[str, ...]
     dashed: str = ""
-    last_s: float | None = None
-    """Seconds before the end that it shows; None for the whole range."""
 
 
 PLOTS = (
@@ -856,8 +854,9 @@ PLOTS = (
     PlotOf("GPU in use", "%", NODE, ("gpu_percent",)),
     PlotOf("Memory left", "GiB", NODE, ("headroom_gib",)),
     PlotOf("GPU power", "W", NODE, ("power_w",)),
-    PlotOf("Running, last minute", "requests", BACKEND, ("running", "waiting"), "waiting", last_s=60.0),
 )
+LAST_MINUTE_PLOT = PlotOf("Running, last minute", "requests", BACKEND, ("running", "waiting"), "waiting")
+"""Fast swings are visible in it."""
 MINUTE_PLOTS = (
     PlotOf("Generated", "tok/s", ALL, ("generation_tps",)),
     PlotOf("Running and waiting", "requests", ALL, ("requests",)),

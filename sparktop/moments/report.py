@@ -26,10 +26,10 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.explained import STATES
 from sparktop.model.node import NodeIdentity
-from sparktop.model.plain import json_time, json_values
-from sparktop.model.router import RouterView
+from sparktop.model.plain import fields_of, json_time, json_values
+from sparktop.model.router import FleetServer, RouterView
 from sparktop.model.series import Series
-from sparktop.model.snapshot import QUIET_SPEEDS, BackendState, NodeView
+from sparktop.model.snapshot import QUIET_SPEEDS, BackendState, NodeView, Snapshot
 from sparktop.model.targets import NodeTarget, Target
 from sparktop.model.text import clean, spreadsheet_text
 from sparktop.moments.happened import (
@@ -45,6 +45,8 @@ from sparktop.moments.moment import (
     AROUND_S,
     BACKEND,
     FIGURES,
+    GROUP,
+    LAST_MINUTE_PLOT,
     MINUTE_PLOTS,
     NODE,
     PLOTS,
@@ -116,16 +118,11 @@ def _to_csv(moment: Moment) -> str:
     writer.writerow(("time", "source", "name", "figure", "unit", "value", "min", "max"))
     for (kind, name, field), unit, points in _known_series(moment):
         for at, value, between in points:
-            extremes = between if kind == ALL and between else ("", "")
             time = json_time(datetime.fromtimestamp(at, UTC))
-            writer.writerow(
-                (time, kind, spreadsheet_text(name), field, unit, _round_or_none(value), *extremes)
-            )
+            rounded = "" if value is None else round(value, 6)
+            extremes = between if kind == ALL and between else ("", "")
+            writer.writerow((time, kind, spreadsheet_text(name), field, unit, rounded, *extremes))
     return out.getvalue()
-
-
-def _round_or_none(value: float | None) -> float | None:
-    return None if value is None else round(value, 6)
 
 
 def _known_series(moment: Moment) -> Iterator[tuple[SeriesKey, str, Points]]:
@@ -143,13 +140,13 @@ def to_json(moment: Moment) -> object:
         "schema": SCHEMA,
         "sparktop": __version__,
         "simulated": last.simulated,
-        "from": json_time(moment.start),
-        "to": json_time(moment.end),
-        "figures_from": json_time(moment.detail),
+        "from": moment.start,
+        "to": moment.end,
+        "figures_from": moment.detail,
         "interval_s": last.interval_s,
         "recording": moment.source or None,
         "recorded_by": moment.recorded_by,
-        "gaps": [{"from": json_time(start), "to": json_time(end)} for start, end in moment.gaps],
+        "gaps": [{"from": start, "to": end} for start, end in moment.gaps],
         "no_end": moment.no_end or None,
         "damage": moment.damage,
         "dropped": moment.dropped,
@@ -162,15 +159,9 @@ def to_json(moment: Moment) -> object:
         "alerts": [_message_fields(alert, "since") for alert in moment.shown.alerts],
         "verdicts": [_spell_json(spell) for spell in moment.spells],
         "events": [_message_fields(event, "at") for event in moment.events],
-        "changes": [
-            {name: getattr(change, name) for name in ("at", "subject", "what", "before", "after")}
-            for change in moment.changes
-        ],
-        "marks": [{"at": json_time(at), "word": word} for at, word in moment.marks],
-        "sweeps": [
-            {"from": json_time(sweep.start), "to": sweep.end and json_time(sweep.end), "what": sweep.words}
-            for sweep in moment.sweeps
-        ],
+        "changes": [fields_of(change, "of_machine") for change in moment.changes],
+        "marks": [{"at": at, "word": word} for at, word in moment.marks],
+        "sweeps": [{"from": sweep.start, "to": sweep.end, "what": sweep.words} for sweep in moment.sweeps],
         "series": [
             {
                 "source": kind,
@@ -178,7 +169,7 @@ def to_json(moment: Moment) -> object:
                 "figure": field,
                 "unit": unit or None,
                 "times": [round(point.at, 3) for point in points],
-                "values": [_round_or_none(point.value) for point in points],
+                "values": [point.value for point in points],
                 "ranges": [point.between for point in points] if kind == ALL else None,
             }
             for (kind, name, field), unit, points in _known_series(moment)
@@ -224,8 +215,8 @@ def _spell_json(spell: Spell) -> dict[str, object]:
         "of": "balance" if speed is None else "speed",
         "subject": spell.subject,
         "verdict": spell.word,
-        "from": json_time(spell.start),
-        "to": json_time(spell.end),
+        "from": spell.start,
+        "to": spell.end,
         "evidence": evidence,
     }
 
@@ -258,39 +249,38 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
     With `at`, they are one page on the minute that begins then.
     """
     if at is not None:
-        parts = [*around_sections(moment, at), _alerts_section(moment)]
-        parts += _plot_sections(moment) if form == "html" else []
-        parts.append(Section(paragraphs=(_about_line(moment), *_missing_sentences(moment))))
-        return [part for part in parts if part != Section(part.title)]
+        page = [*around_sections(moment, at), _alerts_section(moment)]
+        page += _plot_sections(moment) if form == "html" else []
+        page.append(Section(paragraphs=(_about_line(moment), *_missing_sentences(moment))))
+        return [part for part in page if part != Section(part.title)]
     on_page = form == "html"
-    width = None if on_page else WIDTH
-    tests = tuple(test_sections(moment)) if on_page else ()
+    tests = [*_test_sections(moment)] if on_page else []
     met = {state for shares in moment.states.values() for state in shares}
     states = (f"{state}: {STATES[state].meaning}" for state in STATES if state in met)
     words = (*_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()), *states)
     main_event = pivot(moment)
-    parts = [
+    marks = (f"{_time_words(moment, at)} {escaped(word)}" for at, word in moment.marks)
+    parts: list[Section | Table] = [
         Section(paragraphs=(f"**{_summary_line(moment)}**",)),
         Section(paragraphs=(_about_line(moment), *_missing_sentences(moment))),
         *(_plot_sections(moment) if on_page else ()),
         _alerts_section(moment),
-        verdict_section(moment),
-        *_table_sections(
-            width,
-            *(table for kind in (BACKEND, NODE) for table in _figures_table(moment, kind, on_page=on_page)),
-        ),
-        *_table_sections(width, _states_table(moment)),
+        _verdict_section(moment),
+        *(table for kind in (BACKEND, NODE) for table in _figures_table(moment, kind, on_page=on_page)),
+        _states_table(moment),
         *(() if main_event is None else (_main_event_section(moment, main_event),)),
         _events_section(moment, _MOST_ON_PAGE if on_page else PAGE_LINES),
-        Section(
-            "Marks", items=tuple(f"{_time_words(moment, at)} {escaped(word)}" for at, word in moment.marks)
-        ),
+        Section("Marks", items=tuple(marks)),
         Section("Sweeps", items=tuple(_sweep_lines(moment))),
         *tests,
-        *_table_sections(width, *_watched_tables(moment)),
+        *_watched_tables(moment),
         Section("Words", items=words, folded=True),
     ]
-    return [part for part in parts if part != Section(part.title)]
+    width = None if on_page else WIDTH
+    filled = (
+        part for part in parts if (part.rows if isinstance(part, Table) else part != Section(part.title))
+    )
+    return [Section(table=grid_of(part, width)) if isinstance(part, Table) else part for part in filled]
 
 
 def _plot_sections(moment: Moment) -> Iterator[Section]:
@@ -415,10 +405,6 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
         yield f"**The recording is damaged**, readings are lost: {parts}."
     if moment.unreadable:
         yield f"{_count_words(moment.unreadable, 'record')} could not be used."
-
-
-def _table_sections(width: int | None, *tables: Table) -> Iterator[Section]:
-    yield from (Section(table=grid_of(table, width)) for table in tables if table.rows)
 
 
 def _figures_table(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Table]:
@@ -571,7 +557,7 @@ _MOST_SPELLS = 40
 _MINUTES_FROM_S, _HOURS_FROM_S = 120, 7200
 
 
-def verdict_section(moment: Moment) -> Section:
+def _verdict_section(moment: Moment) -> Section:
     """Return a section with the verdicts in the time span, their times and reasons."""
     shown = [spell for spell in moment.spells if spell.word not in {*QUIET_SPEEDS, BalanceWord.UNKNOWN.value}]
     left_out = len(shown) - _MOST_SPELLS
@@ -579,7 +565,7 @@ def verdict_section(moment: Moment) -> Section:
     return Section("Verdicts", items=(*items, *map(_verdict_line, shown[-_MOST_SPELLS:])))
 
 
-def test_sections(moment: Moment) -> Iterator[Section]:
+def _test_sections(moment: Moment) -> Iterator[Section]:
     """Yield for each group a table of the tests behind its last bad verdict, else behind its last verdict."""
     for spell in _last_judged(moment):
         if spell.balance is not None:
@@ -611,14 +597,11 @@ def _verdict_line(spell: Spell) -> str:
 
 
 def _evidence_sentences(spell: Spell) -> Iterator[str]:
-    balance, speed = spell.balance, spell.speed
-    labelled: list[tuple[str, str | None]] = []
-    if balance is not None:
-        yield from balance.reasons
-        labelled = [("cause: ", balance.cause), ("→ ", balance.hint)]
-    elif speed is not None:
+    if spell.balance is not None:
+        yield from tables.sentences(spell.balance)
+    elif (speed := spell.speed) is not None:
         labelled = [("", speed.reason), ("likely: ", speed.cause), ("→ ", speed.fix)]
-    yield from (f"{label}{text}" for label, text in labelled if text)
+        yield from (f"{label}{text}" for label, text in labelled if text)
 
 
 def _tests_grid(spell: Spell, balance: Balance) -> Grid:
@@ -663,17 +646,14 @@ def time_plots(moment: Moment) -> list[TimePlot]:
     """Return the plots of a report on a time span that have a known value.
 
     For a long range, plots of one-minute summaries of the whole range come first. Then come plots of the
-    time since `detail`, and plots of only its last seconds.
+    time since `detail`, and a plot of only the last minute.
     """
-    marks = tuple(_time_marks(moment))
-    plots = [_time_plot(moment, plot, moment.start, marks) for plot in MINUTE_PLOTS if moment.is_long]
-    plots += [_time_plot(moment, plot, moment.detail, marks) for plot in PLOTS if plot.last_s is None]
+    shown = [(plot, moment.start) for plot in MINUTE_PLOTS if moment.is_long]
+    shown += [(plot, moment.detail) for plot in PLOTS]
     if (moment.end - moment.detail).total_seconds() > _CLOSE_FROM_S:
-        plots += [
-            _time_plot(moment, plot, moment.end - timedelta(seconds=plot.last_s), marks)
-            for plot in PLOTS
-            if plot.last_s is not None
-        ]
+        shown.append((LAST_MINUTE_PLOT, moment.end - timedelta(minutes=1)))
+    marks = tuple(_time_marks(moment))
+    plots = (_time_plot(moment, plot, start, marks) for plot, start in shown)
     return [plot for plot in plots if any(line.known for line in plot.lines)]
 
 
@@ -761,17 +741,17 @@ def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = (
 
     `targets` are what was watched; `privacy` then recognises their addresses in any text.
     """
-    last = moment.shown
+    last, scraped = moment.shown, _scraped_servers(moment.shown)
     names = [(backend.name, BACKEND) for backend in last.backends]
     names += [(router.name, ROUTER) for router in last.routers]
     names += [(name, BACKEND) for kind, name, _ in moment.series if kind == BACKEND]
-    names += [(server.name, BACKEND) for view in last.fleets if view.fleet for server in view.fleet.servers]
+    names += [(server.name, BACKEND) for server in scraped]
     names += [(view.name, ROUTER) for view in last.fleets]
-    names += [(group.group, "group") for group in last.balance]
-    names += [(spell.subject, "group") for spell in moment.spells if spell.speed is None]
+    names += [(group.group, GROUP) for group in last.balance]
+    names += [(spell.subject, GROUP) for spell in moment.spells if spell.speed is None]
     machines = [node.name for node in last.nodes]
     machines += [name for kind, name, _ in moment.series if kind == NODE]
-    privacy.know(names, dict.fromkeys(machines), {*_known_hosts(moment), *_target_hosts(targets)})
+    privacy.know(names, machines, set(_known_hosts(last, list(targets))))
     copy: Moment = _private_copy(moment, "", privacy)
     series = {
         (kind, clean(privacy.machine(name) if kind == NODE else privacy.name(name)), field): values
@@ -780,29 +760,22 @@ def shown_moment(moment: Moment, privacy: Privacy, targets: Iterable[Target] = (
     return replace(copy, series=series)
 
 
-def _known_hosts(moment: Moment) -> Iterator[str]:
-    """Yield the addresses and host names that the snapshot knows of servers and machines."""
-    snapshot = moment.shown
-    urls = [backend.url for backend in snapshot.backends] + [router.url for router in snapshot.routers]
-    urls += [
-        deployment.address
-        for router in snapshot.routers
-        for deployment in router.sample.deployments or ()
-        if deployment.address
-    ]
-    urls += [fleet.url for fleet in snapshot.fleets]
-    urls += [server.url for view in snapshot.fleets if view.fleet for server in view.fleet.servers]
+def _scraped_servers(snapshot: Snapshot) -> list[FleetServer]:
+    return [server for view in snapshot.fleets if view.fleet for server in view.fleet.servers]
+
+
+def _known_hosts(snapshot: Snapshot, targets: Sequence[Target]) -> Iterator[str]:
+    """Yield the addresses and host names that are known of servers and machines."""
+    sources = (*snapshot.backends, *snapshot.routers, *snapshot.fleets, *_scraped_servers(snapshot), *targets)
+    urls = [source.url for source in sources]
+    for router in snapshot.routers:
+        urls += [deployment.address for deployment in router.sample.deployments or ()]
     yield from filter(None, map(url_host, urls))
     for node in snapshot.nodes:
         yield from node.identity.addresses
         if node.identity.hostname:
             yield node.identity.hostname
-
-
-def _target_hosts(targets: Iterable[Target]) -> Iterator[str]:
     for target in targets:
-        if host := url_host(target.url):
-            yield host
         if isinstance(target, NodeTarget) and target.ssh:
             yield from (target.ssh, target.ssh.rpartition("@")[2])
 
