@@ -11,15 +11,15 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from sparktop import __version__
@@ -134,22 +134,23 @@ def record_of(instant: Instant, call: Call) -> Record | None:
             return Record(RecordKind.WATCH, instant, arguments[0].label, {"remove": True})
         case Change.LEARN:
             return Record(RecordKind.STARTS, instant, body=json_line(arguments[0]))
-    kind, names = _FIELDS[call.change]
+    kind, types = _FIELDS[call.change]
     values = msgspec.to_builtins(arguments, order="deterministic")
-    return Record(kind, instant, fields=dict(zip(names, values, strict=True)))
+    return Record(kind, instant, fields=dict(zip(types, values, strict=True)))
 
 
-_FIELDS: Mapping[Change, tuple[RecordKind, tuple[str, ...]]] = {
-    Change.SET_INTERVAL: (RecordKind.WATCH, ("interval_s",)),
-    Change.SET_THRESHOLDS: (RecordKind.WATCH, ("thresholds",)),
-    Change.SET_SEARCHING: (RecordKind.WATCH, ("searching",)),
-    Change.BEGIN_OWN_LOAD: (RecordKind.SWEEP, (Change.BEGIN_OWN_LOAD.value,)),
-    Change.END_OWN_LOAD: (RecordKind.SWEEP, (Change.END_OWN_LOAD.value,)),
-    Change.NOTE: (RecordKind.NOTE, ("subject", "message", "severity")),
-    Change.MEASURE_SELF: (RecordKind.SELF, ("cpu_percent", "rss_bytes")),
-    Change.JUDGE: (RecordKind.TICK, ()),
+_Names = tuple[str, ...]
+_FIELDS: Mapping[Change, tuple[RecordKind, Mapping[str, Any]]] = {
+    Change.SET_INTERVAL: (RecordKind.WATCH, {"interval_s": Annotated[float, Meta(gt=0)]}),
+    Change.SET_THRESHOLDS: (RecordKind.WATCH, {"thresholds": Thresholds}),
+    Change.SET_SEARCHING: (RecordKind.WATCH, {"searching": _Names}),
+    Change.BEGIN_OWN_LOAD: (RecordKind.SWEEP, {Change.BEGIN_OWN_LOAD.value: _Names}),
+    Change.END_OWN_LOAD: (RecordKind.SWEEP, {Change.END_OWN_LOAD.value: _Names}),
+    Change.NOTE: (RecordKind.NOTE, {"subject": str, "message": str, "severity": Severity}),
+    Change.MEASURE_SELF: (RecordKind.SELF, {"cpu_percent": float | None, "rss_bytes": int | None}),
+    Change.JUDGE: (RecordKind.TICK, {}),
 }
-"""By change: the kind of its record, and the names of its arguments there."""
+"""By change: the kind of its record, and names and types of its arguments there."""
 
 
 def _reading_record(
@@ -233,36 +234,27 @@ def call_of(record: Record) -> Call | None:
     Raises:
         RecordError: the record is not one that `record_of` made.
     """
-    if record.kind == RecordKind.PAGE:
-        return _page_call(record)
     read = _READERS.get(record.kind)
     return None if read is None else read(record)
 
 
 def _page_call(record: Record) -> Call:
-    fields = record.fields
-    engine, at = fields.get("engine"), _number_or_none(fields.get("at"))
-    if not isinstance(engine, str) or at is None:
-        raise RecordError("a page without its engine or time")
+    engine, at = _read_field(record, "engine", str), _read_field(record, "at", float)
+    answer_ms = _read_field(record, "answer_ms", float | None)
     try:
-        answer_ms, key = _number_or_none(fields.get("answer_ms")), _source_key(record.source)
         sample = read_page(record.body, at=at, engine=engine, answer_ms=answer_ms)
-        client = fields.get("client")
-        if client is not None:
-            sample = replace(sample, client=msgspec.convert(client, tuple[int, int]))
     except PageError as error:
         raise RecordError(f"a page that cannot be read: {clean(error.message, _TEXT)}") from None
-    except msgspec.ValidationError:
-        raise RecordError("a page whose client is not two numbers") from None
-    return Call(Change.ACCEPT, (key, sample, _number_or_none(fields.get("took_ms"))))
+    return _accept_call(record, replace(sample, client=_read_field(record, "client", tuple[int, int] | None)))
+
+
+def _accept_call(record: Record, reading: Reading) -> Call:
+    took_ms = _read_field(record, "took_ms", float | None)
+    return Call(Change.ACCEPT, (_source_key(record.source), reading, took_ms))
 
 
 def _sample_reader(kind: type[Any]) -> Callable[[Record], Call]:
-    def read(record: Record) -> Call:
-        took_ms = _number_or_none(record.fields.get("took_ms"))
-        return Call(Change.ACCEPT, (_source_key(record.source), _read_value(kind, record.body), took_ms))
-
-    return read
+    return lambda record: _accept_call(record, _read_value(kind, record.body))
 
 
 def _identify_call(record: Record) -> Call:
@@ -272,57 +264,37 @@ def _identify_call(record: Record) -> Call:
 
 
 def _watch_call(record: Record) -> Call | None:
-    fields = record.fields
-    if "add" in fields:
-        targets = fields["add"]
-        if not isinstance(targets, list) or len(targets) > MOST_TARGETS:
-            raise RecordError(f"targets that are not a list of at most {MOST_TARGETS}")
-        return Call(Change.ADD, tuple(read_target(target) for target in targets))
-    if "remove" in fields:
+    if "remove" in record.fields:
         return Call(Change.REMOVE, (_source_key(record.source),))
-    if (interval_s := _number_or_none(fields.get("interval_s"))) is not None and interval_s > 0:
-        return Call(Change.SET_INTERVAL, (interval_s,))
-    if isinstance(thresholds := fields.get("thresholds"), dict):
-        return Call(Change.SET_THRESHOLDS, (_read_value(Thresholds, thresholds),))
-    return Call(Change.SET_SEARCHING, (_clean_names(fields["searching"]),)) if "searching" in fields else None
+    if "add" not in record.fields:
+        return _call_of_fields(record)
+    targets = record.fields["add"]
+    if not isinstance(targets, list) or len(targets) > MOST_TARGETS:
+        raise RecordError(f"targets that are not a list of at most {MOST_TARGETS}")
+    return Call(Change.ADD, tuple(read_target(target) for target in targets))
 
 
-def _own_load_call(record: Record) -> Call | None:
-    for change in (Change.BEGIN_OWN_LOAD, Change.END_OWN_LOAD):
-        if change.value in record.fields:
-            return Call(change, (frozenset(_clean_names(record.fields[change.value])),))
+def _call_of_fields(record: Record) -> Call | None:
+    """Return the call whose arguments the fields of a record are by `_FIELDS`; None if there is none."""
+    for change, (kind, types) in _FIELDS.items():
+        if record.kind == kind and types.keys() <= record.fields.keys():
+            values = tuple(_read_field(record, name, of_type) for name, of_type in types.items())
+            return Call(change, tuple(map(frozenset, values)) if kind is RecordKind.SWEEP else values)
     return None
-
-
-def _note_call(record: Record) -> Call:
-    subject, message, severity = (record.fields.get(name) for name in ("subject", "message", "severity"))
-    if not isinstance(subject, str) or not isinstance(message, str) or severity not in list(Severity):
-        raise RecordError("a note without its subject, message or severity")
-    return Call(Change.NOTE, (clean(subject, _TEXT), clean(message, _TEXT), Severity(cast("str", severity))))
-
-
-def _self_call(record: Record) -> Call:
-    rss = _number_or_none(record.fields.get("rss_bytes"))
-    return Call(
-        Change.MEASURE_SELF,
-        (_number_or_none(record.fields.get("cpu_percent")), None if rss is None else int(rss)),
-    )
 
 
 _READERS: Mapping[str, Callable[[Record], Call | None]] = {
     **{kind: _sample_reader(reading) for reading, kind in _READINGS.items()},
+    RecordKind.PAGE: _page_call,
     RecordKind.IDENTITY: _identify_call,
     RecordKind.WATCH: _watch_call,
-    RecordKind.SWEEP: _own_load_call,
-    RecordKind.NOTE: _note_call,
-    RecordKind.SELF: _self_call,
-    RecordKind.TICK: lambda _: Call(Change.JUDGE),
+    **dict.fromkeys((RecordKind.SWEEP, RecordKind.NOTE, RecordKind.SELF, RecordKind.TICK), _call_of_fields),
     RecordKind.STARTS: lambda record: Call(Change.LEARN, (_read_value(Kept, record.body),)),
 }
 
 
-def _read_value(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
-    """Return a value of `kind` from JSON or from fields, with its text cleaned.
+def _read_value(kind: Any, value: object, name: str = "value") -> Any:  # noqa: ANN401 - any type, its value
+    """Return a value of the type `kind` from JSON or from what was decoded of it, with its text cleaned.
 
     Raises:
         RecordError: the value does not fit.
@@ -332,7 +304,11 @@ def _read_value(kind: type[Any], value: bytes | Mapping[str, object]) -> object:
             return clean_record(msgspec.json.decode(value, type=kind))
         return clean_record(msgspec.convert(value, kind))
     except (ValueError, RecursionError, WireError) as error:
-        raise RecordError(f"a value that is not a {kind.__name__}: {clean(error, _TEXT)}") from None
+        raise RecordError(f"a {name} of another type: {clean(error, _TEXT)}") from None
+
+
+def _read_field(record: Record, name: str, kind: Any) -> Any:  # noqa: ANN401 - as above
+    return _read_value(kind, record.fields.get(name), name)
 
 
 def _source_key(label: str | None) -> SourceKey:
@@ -341,16 +317,6 @@ def _source_key(label: str | None) -> SourceKey:
         return SourceKey(SourceKind(kind), clean(name, _TEXT))
     except ValueError:
         raise RecordError("a reading without its source") from None
-
-
-def _number_or_none(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _clean_names(value: object) -> tuple[str, ...]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise RecordError("names that are not a list")
-    return tuple(clean(name, _TEXT) for name in value if isinstance(name, str))
 
 
 # The head: the first record of each frame, with all that a reader needs to begin at this frame.
