@@ -219,7 +219,6 @@ def conversation_figures(level: LevelResult) -> dict[str, float]:
         "cached_percent": _cached_percent(agents),
         "fit": agents.conversations_in_cache,
         "calls": agents.calls,
-        "interactivity_tps": agents.interactivity_tps,
     }
     return {name: value for name, value in figures.items() if value is not None}
 
@@ -681,11 +680,7 @@ def _words_beyond_best(
         if ratio is not None:
             yield f"at {top.point.label} {whole_percent_change(ratio.percent)}{_warning(top)}"
     elif target.slots is not None and most >= target.slots:
-        has_waited = any(mark.code == QUEUE_LIMITED for mark in marks_of(named))
-        if most > target.slots:
-            yield f"more requests at once than its {target.slots} slots"
-        else:
-            yield f"{'' if has_waited else 'more would wait: '}it has {target.slots} slots"
+        yield f"requests beyond its {target.slots} slots wait"
     elif is_rising(levels, metric):
         is_last = most == result.plan.climb_to
         yield (
