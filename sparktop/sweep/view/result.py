@@ -80,19 +80,14 @@ def _compared_metric(
     name: str, rows: Sequence[ComparisonRow], compared: ComparisonResult, series: Sequence[LevelSeries]
 ) -> ComparedMetric:
     metric, aligned = METRICS[name], align_rows(series)
-    references = {row.winner_vs for row in rows}  # what percentages refer to: by default the runner-up
-    return ComparedMetric(
-        metric=name,
-        title=metric.title,
-        unit=metric.unit,
-        more_is_better=metric.more_is_better,
-        levels=tuple(
+    levels = []
+    for row, where in zip(rows, _level_names(rows), strict=True):
+        key = level_of(row)
+        measured = [of_series.get(key) for of_series in aligned]
+        levels.append(
             ComparedLevel(
-                key=level_of(row),
-                values=tuple(
-                    None if level is None else level.figures.get(name)
-                    for level in (of_series.get(level_of(row)) for of_series in aligned)
-                ),
+                key=key,
+                values=tuple(None if level is None else level.figures.get(name) for level in measured),
                 winner=row.winner,
                 ahead=row.ahead,
                 beats=row.beats,
@@ -104,9 +99,15 @@ def _compared_metric(
                 unequal_slots=row.unequal_slots,
                 where=where,
             )
-            for row, where in zip(rows, _level_names(rows), strict=True)
-        ),
-        winner_vs="baseline" if "baseline" in references else "runner-up",
+        )
+    return ComparedMetric(
+        metric=name,
+        title=metric.title,
+        unit=metric.unit,
+        more_is_better=metric.more_is_better,
+        levels=tuple(levels),
+        # What percentages refer to: by default the runner-up.
+        winner_vs="baseline" if any(row.winner_vs == "baseline" for row in rows) else "runner-up",
         decimals=metric.decimals,
         noise_floor_percent=compared.noise_floor_percent.get(name, 0.0),
     )
@@ -124,17 +125,9 @@ def _level_names(rows: Sequence[ComparisonRow]) -> list[str]:
     return [f"{name} with {length}" for name, length in zip(names, inputs, strict=True)]
 
 
-_STATUSES = {
-    "done": SweepStatus.DONE,
-    "cancelled": SweepStatus.CANCELLED,
-    "stopped_by_guard": SweepStatus.STOPPED_BY_GUARD,
-    "failed": SweepStatus.FAILED,
-}
-
-
 def status_of(result: SweepResult) -> SweepStatus:
     """Return the status of a stored sweep: how it ended, or that its end is missing."""
-    return SweepStatus.BROKEN_OFF if result.status is None else _STATUSES[result.status]
+    return SweepStatus.BROKEN_OFF if result.status is None else SweepStatus(result.status.replace("_", " "))
 
 
 def result_view(
