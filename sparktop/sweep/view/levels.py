@@ -28,7 +28,7 @@ from sparktop.model.sweep import (
     Timeline,
     Value,
 )
-from sparktop.model.yardsticks import YARDSTICK_WORDS
+from sparktop.model.yardsticks import LIMIT, YARDSTICK_WORDS
 from sparktop.sweep.compare.ratio import clearly_best, contenders, is_scattered, main_rate
 from sparktop.sweep.plan.plan import Order, Plan, TargetKind
 from sparktop.sweep.result.level import split_words
@@ -547,7 +547,9 @@ def _yardstick_words(yardstick: YardstickSide) -> str:
     """Return a yardstick in words: "62 % of its own best, 150 tok/s: 8 running, 2026-11-03"."""
     name = YARDSTICK_WORDS.get(yardstick.name, yardstick.name)
     if yardstick.percent is None or yardstick.tps is None:
-        return f"{name}: {yardstick.source}"
+        # A server may be limited by its bandwidth where its tok/s at that limit are not known.
+        what = "tok/s that the memory bandwidth allows" if yardstick.name == LIMIT else name
+        return f"{what}: {yardstick.source}"
     return f"{yardstick.percent:.0f} % of {name}, {yardstick.tps:.1f} tok/s: {yardstick.source}"
 
 

@@ -441,7 +441,7 @@ def test_what_a_level_is_compared_with_stands_in_every_report() -> None:
     assert [words for name, words in level_facts(level) if name == "Compared"] == [
         "62 % of its own best, 150.0 tok/s: 8 running, 2026-11-03",
         "72 % of the best published rate, 130.0 tok/s: blog: tuned; best of 2",
-        "the bandwidth limit: unknown: bytes of a step",
+        "tok/s that the memory bandwidth allows: unknown: bytes of a step",
     ]
     (stored,) = result.to_json()["targets"][0]["levels"]
     assert [one["percent"] for one in stored["yardsticks"]] == [62.0, 71.5, None]
