@@ -584,7 +584,9 @@ def queue_reason(
     words = "requests waited"
     if waiting:
         words = f"up to {max(waiting):.0f} requests waited ({waits} of {len(waiting)} polls)"
-    if too_few_slots and at_once is not None:
+    if too_few_slots and slots is not None and at_once is not None:
+        if max(waiting, default=0.0) > max(0, at_once - slots):
+            words += ", not only for slots"  # in a burst, prompts wait for one another
         return f"{slots} slots for up to {at_once} requests at once: {words}"
     if too_few_slots:
         return f"{words} while all of its {slots} slots were taken"

@@ -656,7 +656,7 @@ def _headline_of_length(
     if best.scattered:
         values = (level.figure(metric) for level in (best.best, *best.scattered))
         is_few = any(value is not None and len(value.runs) < USEFUL_RUNS for value in values)
-        why = f"too few runs to tell, --runs {USEFUL_RUNS}" if is_few else "runs differ too much"
+        why = f"too few runs to tell, --runs {USEFUL_RUNS}" if is_few else "runs differ too much to tell"
         parts.append(f"{_points_words(best.scattered)} may be as good: {why}")
     if best.is_untested:
         parts.append(NOT_TESTED)

@@ -307,6 +307,14 @@ def look(
             id="64 at 48 slots",
         ),
         pytest.param(
+            [(12.0, 39.0), (48.0, 3.0)],
+            48,
+            51,
+            "48 slots for up to 51 requests at once: up to 39 requests waited (2 of 2 polls), not only for "
+            "slots",
+            id="51 at 48 slots, which wait for their prompts, too",
+        ),
+        pytest.param(
             [(48.0, 3.0)],
             48,
             None,

@@ -107,7 +107,7 @@ def test_chance_is_named() -> None:
     lower = [*unsure, level(16, 50, 51, 52)]
     assert answered(lower).endswith("; no clear gain at c = 8; at c = 16 −49 %")
     for runs, why in (
-        ((80, 100, 120), "runs differ too much"),
+        ((80, 100, 120), "runs differ too much to tell"),
         ((80, 120), "too few runs to tell, --runs 3"),
     ):
         scattered = answered([level(4, *runs), level(8, 90, 190, 230)])
