@@ -23,7 +23,7 @@ from sparktop.model.text import clean
 from sparktop.net.failure import HOW_TO_GIVE_A_KEY, AnswerError
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.prometheus.client import PrometheusClient
-from sparktop.sources.prometheus.found import GROUPS_ADVICE, down_text
+from sparktop.sources.prometheus.found import GROUPS_ADVICE, down_text, no_server_text
 from sparktop.sources.router import RouterSource
 from sparktop.watch.prometheus_finder import Finder
 
@@ -237,11 +237,10 @@ def _scraped_servers_check(name: str, finder: Finder) -> Check:
     """Return the check of which servers a Prometheus scrapes, and how often."""
     servers, down, every_s, title = finder.servers, finder.down, finder.every_s or 0.0, f"{name} servers"
     if not servers:
-        message = "scrapes no inference server that is known by its metrics, such as vLLM or SGLang"
+        advice = "scrape the servers' /metrics, or correct the selector"
         if down:
             advice = "start them: a server is known once it was scraped"
-            return Check(title, Status.FAIL, f"{message}; {down_text(down)}", advice)
-        return Check(title, Status.FAIL, message, "scrape the servers' /metrics, or correct the selector")
+        return Check(title, Status.FAIL, no_server_text(down), advice)
     groups = len({server.group for server in servers})
     message = f"{len(servers)} server{'' if len(servers) == 1 else 's'}"
     message += f" in {groups} group{'' if groups == 1 else 's'}"

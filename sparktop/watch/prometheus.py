@@ -36,7 +36,13 @@ from sparktop.sources.prometheus.figures import (
     pages,
     quantiles,
 )
-from sparktop.sources.prometheus.found import GROUPS_ADVICE, NOT_A_ROUTER, FoundServer, ScrapeKey, down_text
+from sparktop.sources.prometheus.found import (
+    GROUPS_ADVICE,
+    NOT_A_ROUTER,
+    FoundServer,
+    ScrapeKey,
+    no_server_text,
+)
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus_finder import DUE_SHARE, DeliverScraped, Finder, MachineFeed, QueryPace
 
@@ -330,9 +336,7 @@ class PrometheusFeed:
             message = f"itself is late: its newest sample is {now_s - newest:.0f} s old"
             self._deliver(self._key, Failure(FailureKind.LATE, message, now_s), None)
         elif not servers:
-            no_server = "scrapes no server that is known here: vLLM, SGLang or Ray Serve LLM"
-            parts = (no_server, down_text(self._finder.down))
-            message = "; ".join(part for part in parts if part)
+            message = no_server_text(self._finder.down)
             self._deliver(self._key, Failure(FailureKind.METRICS_DISABLED, clean(message), now_s), None)
         else:
             self._deliver(self._key, fleet, fleet.answer_ms)

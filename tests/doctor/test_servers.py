@@ -190,7 +190,7 @@ UNGROUPED = "no server has the label namespaze, which group_by names"
         (2, 2, 0.0, "namespace", {"down": (Status.FAIL, DOWN)}),
         (3, 0, 0.0, "namespaze", {"groups": (Status.WARN, UNGROUPED)}),
         (3, 0, 60.0, "namespace", {"clock": (Status.WARN, "s ahead of this machine's")}),
-        (0, 0, 0.0, "namespace", {"servers": (Status.FAIL, "scrapes no inference server")}),
+        (0, 0, 0.0, "namespace", {"servers": (Status.FAIL, "its metrics: Ray Serve LLM, vLLM, ")}),
         (0, 2, 0.0, "namespace", {"servers": (Status.FAIL, DOWN)}),
     ],
 )

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from sparktop.engines.lanes import REPLICA_LABELS
-from sparktop.engines.tables import RUNNING
+from sparktop.engines.registry import ENGINES
+from sparktop.engines.tables import PREFIXES, RUNNING
 from sparktop.model.text import clean, free_name
 from sparktop.sources.prometheus.client import Labels, TimeSeries, any_of, selector
 from sparktop.typed import duration_s
@@ -362,6 +363,13 @@ def past_query(more: str, group_by: Sequence[str], keys: Iterable[ScrapeKey]) ->
 def target_keys(series: Iterable[TimeSeries]) -> set[ScrapeKey]:
     """Return the keys of the targets that series belong to."""
     return {key_of(each_series.labels).target for each_series in series}
+
+
+def no_server_text(down: Collection[ScrapeKey]) -> str:
+    """Return that no engine was recognised, which ones could be, and which targets are `down`."""
+    *titles, last = (ENGINES[engine].title for engine in PREFIXES)
+    message = f"scrapes no inference server that is known by its metrics: {', '.join(titles)} or {last}"
+    return "; ".join(filter(None, (message, down_text(down))))
 
 
 def down_text(keys: Collection[ScrapeKey]) -> str:
