@@ -308,6 +308,18 @@ def add_interval(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def refuse_beside(reason: str, arguments: argparse.Namespace, *names: str) -> None:
+    """Refuse the arguments of these `names` that were given and would have no effect, for a `reason`.
+
+    Raises:
+        UsageError: one was given; the message is such as "--check reads a recording: leave out --seconds".
+    """
+    for name in names:
+        if getattr(arguments, name):
+            option = "TARGET" if name == "targets" else f"--{name.replace('_', '-')}"
+            raise UsageError(f"{reason}: leave out {option}")
+
+
 def add_timeout(parser: argparse.ArgumentParser) -> None:
     """Add the option --timeout."""
     parser.add_argument(

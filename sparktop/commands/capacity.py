@@ -13,6 +13,7 @@ from sparktop.commands.arguments import (
     chosen_format,
     configured_watch,
     number,
+    refuse_beside,
     seconds,
     whole_number,
 )
@@ -175,10 +176,7 @@ def _stored_answer(stored: str, arguments: argparse.Namespace) -> SweepResult:
     from sparktop.sweep.run.again import answer_from_levels
     from sparktop.sweep.terms.definitions import ERROR_SHARE
 
-    given_options = [name for name in _SENDING if getattr(arguments, name)]
-    if given_options:
-        option_name = "TARGET" if given_options[0] == "targets" else f"--{given_options[0]}"
-        raise UsageError(f"--from sends nothing: leave out {option_name}")
+    refuse_beside("--from sends nothing", arguments, *_SENDING)
     result = load(Path(stored))
     asks_load = any((arguments.agents, arguments.rate, arguments.concurrency))
     kind = kind_of(arguments) if asks_load else result.plan.load

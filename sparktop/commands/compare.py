@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Collection, Sequence
 
-from sparktop.commands.arguments import add_output_file, chosen_format
+from sparktop.commands.arguments import add_output_file, chosen_format, refuse_beside
 from sparktop.commands.output import output_file, write_result
 from sparktop.errors import UsageError
 from sparktop.model.text import clean
@@ -52,6 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.list:
         if arguments.form is not None:
             raise UsageError("--list prints lines of text: leave out --format")
+        refuse_beside("--list compares nothing", arguments, "baseline", "same")
         write_result(output, _list_names(files))
         return 0
     form = chosen_format(arguments.form, output, FORMATS, "md")

@@ -7,7 +7,7 @@ import os
 
 from msgspec.structs import replace
 
-from sparktop.commands.arguments import add_drawing, whole_number
+from sparktop.commands.arguments import add_drawing, refuse_beside, whole_number
 from sparktop.model.targets import Watch
 
 _MOST_BACKENDS = 8
@@ -136,6 +136,8 @@ def run(arguments: argparse.Namespace) -> int:
     def show_simulated(watch: Watch) -> int:
         return show(replace(watch, low_bandwidth=arguments.low_bandwidth), simulated=True)
 
+    if arguments.serve:
+        refuse_beside("--serve draws nothing", arguments, "low_bandwidth")
     open_log(os.environ)
     plan = DemoPlan(
         scenario=arguments.scenario,

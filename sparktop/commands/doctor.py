@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sparktop.commands.arguments import add_targets
+from sparktop.commands.arguments import add_targets, refuse_beside
 from sparktop.commands.output import write_out
-from sparktop.errors import OutputError, UsageError
+from sparktop.errors import OutputError
 
 if TYPE_CHECKING:
     from sparktop.config.schema import Config
@@ -52,19 +52,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run all checks and print a line for each, or write the bundle.
 
-    Return the exit code: 1 if any check failed (with --start, one of the start), else 0. With --start, each
-    TARGET is ignored.
+    Return the exit code: 1 if any check failed (with --start, one of the start), else 0.
 
     Raises:
-        UsageError: a target cannot be used.
+        UsageError: a target cannot be used, or an argument does not fit --start.
         OutputError: the lines or the file cannot be written.
     """
     # Late: --help needs none of them.
     import asyncio
 
     if arguments.start is not None:
-        if arguments.bundle:
-            raise UsageError("--start checks a command alone: leave out --bundle")
+        reason = "--start checks a command on this machine alone"
+        refuse_beside(reason, arguments, "targets", "config", "api_key_env", "bundle")
         return _run_start(arguments.start, arguments.form)
     from sparktop.commands.choice import apply_arguments
     from sparktop.doctor.check import Status, any_failed, next_step

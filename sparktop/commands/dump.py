@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from sparktop.commands.arguments import add_output_file, chosen_format, seconds
+from sparktop.commands.arguments import add_output_file, chosen_format, refuse_beside, seconds
 from sparktop.commands.output import is_device, output_file, tell, write_out, write_parts
 from sparktop.errors import OutputError, UsageError, did_you_mean
 from sparktop.model.text import clean, reason_of
@@ -115,6 +115,8 @@ def run(arguments: argparse.Namespace) -> int:
     """
     from sparktop.recording.player import Recording  # late: --help needs none of it
 
+    if arguments.list:
+        refuse_beside("--list prints names alone", arguments, "fields", "every", "output")
     output = output_file(arguments.output, arguments.files)
     form = chosen_format(arguments.form, output, FORMATS, FORMATS[0])
     if not arguments.files:

@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import add_targets, add_timeout, program_path, seconds, unit_words
+from sparktop.commands.arguments import (
+    add_targets,
+    add_timeout,
+    program_path,
+    refuse_beside,
+    seconds,
+    unit_words,
+)
 from sparktop.commands.output import tell, write_out
 from sparktop.errors import OutputError, UnreachableError, UsageError
 from sparktop.model.text import clean
@@ -84,9 +91,14 @@ def run(arguments: argparse.Namespace) -> int:
         SparktopError: an argument, the configuration file or a file cannot be used.
     """
     if arguments.systemd_unit:
+        reason = "--systemd-unit records until it is stopped"
+        refuse_beside(reason, arguments, "seconds", "max_bytes")
         write_out(unit(program_path(), arguments.output, *unit_words(arguments)))
         return 0
     if arguments.check is not None:
+        reason = "--check reads a recording and watches nothing"
+        watching = ("targets", "config", "api_key_env", "timeout")
+        refuse_beside(reason, arguments, *watching, "append", "seconds", "max_bytes")
         return _check(Path(arguments.check), arguments.output)
     # Late: --help needs none of them.
     import asyncio

@@ -7,10 +7,16 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from sparktop.commands.arguments import Listening, add_interval, add_targets, add_theme, add_timeout
+from sparktop.commands.arguments import (
+    Listening,
+    add_interval,
+    add_targets,
+    add_theme,
+    add_timeout,
+    refuse_beside,
+)
 from sparktop.commands.demo import SCENARIOS
 from sparktop.commands.output import write_out
-from sparktop.errors import UsageError
 from sparktop.model.targets import Watch
 
 if TYPE_CHECKING:
@@ -59,8 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     from sparktop.logfile import open_log
 
     address = LISTENING.address(arguments)
-    if arguments.demo is not None and (arguments.targets or arguments.config):
-        raise UsageError("--demo shows simulated servers: leave out targets and --config")
+    if arguments.demo is not None:
+        refuse_beside("--demo shows simulated servers", arguments, "targets", "config", "api_key_env")
     if arguments.systemd_unit:
         write_out(LISTENING.unit(arguments))
         return 0

@@ -17,6 +17,7 @@ from sparktop.commands.arguments import (
     add_timeout,
     chosen_format,
     format_name,
+    refuse_beside,
     refuse_removed,
     seconds,
 )
@@ -132,9 +133,8 @@ def _report_recording(arguments: argparse.Namespace, output: Path | None) -> int
 
     if arguments.recordings is None:
         raise UsageError("--at needs --from FILE: the recording that has this moment")
-    for name, value in (("--seconds", arguments.seconds), ("TARGET", arguments.targets)):
-        if value:
-            raise UsageError(f"--from reads a recording and watches nothing: leave out {name}")
+    reason = "--from reads a recording and watches nothing"
+    refuse_beside(reason, arguments, "targets", "seconds", "timeout", "config", "api_key_env")
     theme = checked_theme(arguments.theme) or Watch().theme
     recording = Recording([Path(file) for file in arguments.recordings])
     player = Player(recording)

@@ -78,7 +78,7 @@ def test_the_demo_is_served_as_simulated(
         (["--listen", "0.0.0.0:0", "10.0.0.1:8000"], "SPARKTOP_SERVE_TOKEN"),
         (["--listen", "nonsense:99999", "10.0.0.1:8000"], "127.0.0.1:9752"),
         (["--tls-key", "key.pem", "10.0.0.1:8000"], "--tls-cert and --tls-key go together"),
-        (["--demo", "steady", "10.0.0.1:8000"], "leave out targets"),
+        (["--demo", "steady", "10.0.0.1:8000"], "leave out TARGET"),
         (["--theme", "none", "10.0.0.1:8000"], "there is no theme 'none'"),
     ],
 )
