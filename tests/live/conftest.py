@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.processes import STACK, descendants, free_port, running, wait_for
+from tests.live.processes import STACK, descendants, running, wait_for
+from tests.programs import free_port
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 STACK_SCRIPT = ROOT / "scripts" / "real_stack.sh"

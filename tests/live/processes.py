@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.error
@@ -55,14 +54,6 @@ def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, within_s: fl
             process.wait(0.5)
             break
     pytest.fail(f"{url} did not start:\n{log.read_text(errors='replace')[-2000:]}")
-
-
-def free_port() -> int:
-    """Return a free port of this machine."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def descendants(pid: int) -> list[int]:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.live.processes import STACK, free_port, running, wait_for
+from tests.live.processes import STACK, running, wait_for
+from tests.programs import free_port
 
 LITELLM = STACK / "litellm" / "bin" / "litellm"
 LITELLM_ENV = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
@@ -20,24 +21,28 @@ model_list:
   - model_name: openai/gpt-oss-120b
     litellm_params: {{model: hosted_vllm/openai/gpt-oss-120b, api_base: "{second}/v1", api_key: none}}
     model_info: {{id: id-b}}
+{more}\
 router_settings: {{routing_strategy: {strategy}, num_retries: 0}}
 litellm_settings: {{telemetry: false}}
-general_settings: {{dangerously_permit_weak_or_unset_master_key: true}}
+general_settings: {{{key}}}
 """
 
 
 @contextmanager
-def litellm(servers: list[str], strategy: str, folder: Path) -> Iterator[str]:
-    """Start a real LiteLLM, and stop it in any case."""
+def litellm(
+    servers: list[str], strategy: str, folder: Path, *, key: str | None = None, more: str = ""
+) -> Iterator[str]:
+    """Start a real LiteLLM, and stop it in any case; its log is in `folder`.
+
+    `key` is its master key, `more` are lines of further models.
+    """
     config, log = folder / "config.yaml", folder / "log"
-    config.write_text(CONFIG.format(first=servers[0], second=servers[1], strategy=strategy))
-    url = f"http://127.0.0.1:{free_port()}"
-    with running(litellm_command(config, url), log, env=LITELLM_ENV) as process:
+    asks = f"master_key: {key}" if key else "dangerously_permit_weak_or_unset_master_key: true"
+    first, second = servers
+    config.write_text(CONFIG.format(first=first, second=second, strategy=strategy, more=more, key=asks))
+    host, port = "127.0.0.1", str(free_port())
+    url = f"http://{host}:{port}"
+    command = [str(LITELLM), "--config", str(config), "--host", host, "--port", port]
+    with running(command, log, env=LITELLM_ENV) as process:
         wait_for(f"{url}/health/liveliness", process, log, START_S)
         yield url
-
-
-def litellm_command(config: Path, url: str) -> list[str]:
-    """Return the command that serves a configuration at a URL of this machine."""
-    host, port = url.removeprefix("http://").split(":")
-    return [str(LITELLM), "--config", str(config), "--host", host, "--port", port]

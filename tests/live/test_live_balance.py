@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +13,7 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.store import Store
 from sparktop.watch.monitor import Monitor
+from tests.live.load import load
 from tests.live.processes import STACK
 from tests.live.proxy_process import LITELLM, litellm
 
@@ -27,34 +25,11 @@ NAMES = ("spark-a", "spark-b")
 CLIENTS = 16
 WORDS, OUTPUT_TOKENS = 22, 64
 """Of each request, 22 words being about 60 tokens: equal lengths keep the convoys of least-busy together."""
-LOAD_CLIENT = Path(__file__).with_name("load_client.py")
 LOADED_WITHIN_S = 60.0
 NAMED_WITHIN_S = 90.0
 SHUFFLED_S = 180.0
 REPEATS = 2
 LOOK_EVERY_S = 1.0
-
-
-@asynccontextmanager
-async def load(url: str) -> AsyncIterator[None]:
-    """Keep requests of equal length in flight at `url`; fail if one fails."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, LOAD_CLIENT, "--alike", f"{WORDS},{OUTPUT_TOKENS}", f"{url}={CLIENTS}"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield
-    finally:
-        try:
-            out, _ = await asyncio.wait_for(process.communicate(b""), 30)  # closes its standard input
-        finally:
-            if process.returncode is None:
-                process.kill()
-    totals = json.loads(out)
-    sys.stdout.write(f"load: {totals}\n")
-    assert totals["failed"] == 0
-    assert totals["done"] > CLIENTS
 
 
 def watch_of(servers: list[str], url: str, strategy: str) -> Watch:
@@ -71,7 +46,7 @@ async def balances(servers: list[str], url: str, strategy: str, lasts_s: float) 
     store = Store(watch)
     monitor = Monitor(watch, store)
     said: list[Balance] = []
-    async with load(url):
+    async with load("--alike", f"{WORDS},{OUTPUT_TOKENS}", f"{url}={CLIENTS}") as totals:
         await monitor.start()
         try:
             await in_flight(store)
@@ -82,6 +57,7 @@ async def balances(servers: list[str], url: str, strategy: str, lasts_s: float) 
         finally:
             await monitor.stop()
     sys.stdout.write(f"{strategy}: {said[-1]}\n")
+    assert totals["done"] > CLIENTS
     return said
 
 

@@ -16,27 +16,17 @@ from sparktop.commands.observation import observe
 from sparktop.model.router import RouterSample
 from sparktop.model.targets import BackendTarget, RouterTarget, Watch
 from sparktop.sources.router import PATHS, RouterSource
-from tests.live.processes import STACK, free_port, running, wait_for
-from tests.live.proxy_process import LITELLM, LITELLM_ENV, litellm_command
+from tests.live.processes import STACK, running
+from tests.live.proxy_process import LITELLM, litellm
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 KEY = "sk-live-test"
 START_S = 90.0
-CONFIG = """\
-model_list:
-  - model_name: openai/gpt-oss-120b
-    litellm_params: {{model: hosted_vllm/openai/gpt-oss-120b, api_base: "{first}/v1", api_key: none}}
-    model_info: {{id: spark-1}}
-  - model_name: openai/gpt-oss-120b
-    litellm_params: {{model: hosted_vllm/openai/gpt-oss-120b, api_base: "{second}/v1", api_key: none}}
-    model_info: {{id: spark-2}}
+ELSEWHERE = """\
   - model_name: elsewhere
-    litellm_params: {{model: openai/gpt-4o, api_key: none}}
-    model_info: {{id: cloud}}
-router_settings: {{routing_strategy: least-busy, num_retries: 0}}
-litellm_settings: {{telemetry: false}}
-general_settings: {{{key}}}
+    litellm_params: {model: openai/gpt-4o, api_key: none}
+    model_info: {id: cloud}
 """
 
 
@@ -61,18 +51,13 @@ def backends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 
 
 @pytest.fixture(scope="module", params=[None, KEY], ids=["without a master key", "with a master key"])
-def litellm(
+def proxy(
     request: pytest.FixtureRequest, backends: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, str | None, Path]]:
     """Yield the URL of a real LiteLLM, its master key, and the path of its log."""
     folder = tmp_path_factory.mktemp("litellm")
-    key = f"master_key: {KEY}" if request.param else "dangerously_permit_weak_or_unset_master_key: true"
-    config, log = folder / "config.yaml", folder / "log"
-    config.write_text(CONFIG.format(first=backends[0], second=backends[1], key=key))
-    url = f"http://127.0.0.1:{free_port()}"
-    with running(litellm_command(config, url), log, env=LITELLM_ENV) as process:
-        wait_for(f"{url}/health/liveliness", process, log, START_S)
-        yield url, request.param, log
+    with litellm(backends, "least-busy", folder, key=request.param, more=ELSEWHERE) as url:
+        yield url, request.param, folder / "log"
 
 
 async def look(url: str, key: str | None) -> RouterSample:
@@ -85,26 +70,26 @@ async def look(url: str, key: str | None) -> RouterSample:
 
 
 async def test_a_real_litellm_tells_what_it_is(
-    litellm: tuple[str, str | None, Path], backends: list[str]
+    proxy: tuple[str, str | None, Path], backends: list[str]
 ) -> None:
     """With its key, or if it needs none, everything is known after the first poll."""
-    url, key, _ = litellm
+    url, key, _ = proxy
     sample = await look(url, key)
     assert (sample.kind, sample.alive, sample.strategy, sample.note) == ("litellm", True, "least-busy", None)
     assert sample.version
     assert [(one.id, one.address) for one in sample.deployments or ()] == [
-        ("spark-1", f"{backends[0]}/v1"),
-        ("spark-2", f"{backends[1]}/v1"),
+        ("id-a", f"{backends[0]}/v1"),
+        ("id-b", f"{backends[1]}/v1"),
         ("cloud", None),
     ]
 
 
 @pytest.mark.parametrize("given", [None, "sk-not-the-one"])
 async def test_a_real_litellm_keeps_its_deployments_from_strangers(
-    litellm: tuple[str, str | None, Path], given: str | None
+    proxy: tuple[str, str | None, Path], given: str | None
 ) -> None:
     """Without its key or with a wrong one, only that it is alive is known, with a note about the key."""
-    url, key, _ = litellm
+    url, key, _ = proxy
     if key is None:
         pytest.skip("it has no key to ask for")
     sample = await look(url, given)
@@ -113,25 +98,25 @@ async def test_a_real_litellm_keeps_its_deployments_from_strangers(
 
 
 async def test_the_monitor_maps_the_deployments_of_a_real_litellm(
-    litellm: tuple[str, str | None, Path], backends: list[str]
+    proxy: tuple[str, str | None, Path], backends: list[str]
 ) -> None:
     """The monitor maps each deployment to its backend, and the backends form the router's group."""
-    url, key, _ = litellm
+    url, key, _ = proxy
     names = ("spark-a", "spark-b")
     targets = tuple(BackendTarget(name, at) for name, at in zip(names, backends, strict=True))
     watch = Watch(backends=targets, routers=(RouterTarget("proxy", url, api_key=key),))
     snapshot, _, _ = await observe(watch, None)
     (view,) = snapshot.routers
-    assert view.deployments == {"spark-1": "spark-a", "spark-2": "spark-b", "cloud": None}
+    assert view.deployments == {"id-a": "spark-a", "id-b": "spark-b", "cloud": None}
     assert view.backends == names
     assert {one.group for one in snapshot.backends} == {"proxy"}
 
 
-def test_a_real_litellm_was_asked_for_nothing_else(litellm: tuple[str, str | None, Path]) -> None:
+def test_a_real_litellm_was_asked_for_nothing_else(proxy: tuple[str, str | None, Path]) -> None:
     """LiteLLM's log has only the known requests, and none was forwarded to a server."""
     asked = {
         line.split('"')[1].rsplit(" ", 1)[0]
-        for line in litellm[2].read_text(errors="replace").splitlines()
+        for line in proxy[2].read_text(errors="replace").splitlines()
         if "HTTP/1.1" in line and '"' in line
     }
     assert asked == {f"GET {path}" for path in PATHS}

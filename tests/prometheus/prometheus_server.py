@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -16,9 +15,10 @@ from typing import Any
 
 import aiohttp
 
+from tests.programs import free_port, logged
+
 HOST = "127.0.0.1"
 READY_S = 60.0
-STOP_S = 15.0
 
 
 def prometheus(targets: Mapping[str, str], folder: Path) -> AbstractContextManager[str]:
@@ -61,24 +61,9 @@ def victoria_metrics(content: str, folder: Path) -> Iterator[str]:
 def running(command: Sequence[str], listen: str, folder: Path) -> Iterator[None]:
     """Run a server that listens at `listen` until the block ends; its log is in `folder`."""
     log_file = folder / f"{command[0]}.log"
-    with log_file.open("wb") as log:
-        # The kernel ends it, should we be killed before we can.
-        process = subprocess.Popen(  # noqa: S603 - fixed commands of Debian's packages
-            ["setpriv", "--pdeathsig", "KILL", *command],  # noqa: S607 - as above
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
-    try:
+    with logged(command, log_file) as process:
         _wait_until_ready(listen, process, log_file)
         yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _config(targets: Mapping[str, str]) -> str:
@@ -109,14 +94,6 @@ def _wait_until_ready(listen: str, process: subprocess.Popen[bytes], log: Path) 
             process.wait(0.2)
             break
     raise RuntimeError(f"{log.stem} did not start:\n{log.read_text(errors='replace')[-2000:]}")
-
-
-def free_port() -> int:
-    """Return a port that nothing listens at."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from sparktop.model.engine import EngineSample
 from sparktop.model.failure import Failure
@@ -24,7 +20,6 @@ from sparktop.watch.monitor import Monitor
 from sparktop.watch.ways import Ways
 from tests.prometheus.prometheus_server import Prometheus
 
-LOAD_CLIENT = Path(__file__).parent.parent / "live" / "load_client.py"
 SCRAPES_FIRST = 3
 """After this number of scrapes Prometheus has found its rhythm with a server."""
 SCRAPES_WITHIN_S = 60.0
@@ -131,23 +126,3 @@ async def _scraped_behind_s(prometheus: Prometheus, name: str) -> float:
             scraped_s = series[0].times_ms[-1] / 1000 - time.time() + time.monotonic()
             return min(scraped_s % 1.0, LATEST_S)
         await asyncio.sleep(0.5)
-
-
-@asynccontextmanager
-async def load(urls: Sequence[str], concurrency: Sequence[int]) -> AsyncIterator[None]:
-    """Keep `concurrency` requests in flight at each server."""
-    client = await asyncio.create_subprocess_exec(
-        sys.executable,
-        str(LOAD_CLIENT),
-        *(f"{url}={count}" for url, count in zip(urls, concurrency, strict=True)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert client.stdin is not None
-    try:
-        yield
-    finally:
-        client.stdin.close()
-        out, _ = await client.communicate()
-        sys.stdout.write(f"\nload: {out.decode()}")
-    assert json.loads(out)["failed"] == 0

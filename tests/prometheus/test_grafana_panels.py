@@ -39,10 +39,11 @@ import pytest
 from sparktop.demo.command import DemoCluster
 from sparktop.model.snapshot import Quantile
 from sparktop.panels.parts.figures import latency_row, quantile_text
+from tests.live.load import load
 from tests.prometheus.comparison import Row, ask, judge
 from tests.prometheus.instants import matched_instants
 from tests.prometheus.prometheus_server import Prometheus, prometheus
-from tests.prometheus.recording import Poll, load, record
+from tests.prometheus.recording import Poll, record
 from tests.prometheus.scripted_servers import SCRIPTS, scripted_servers
 
 pytestmark = [pytest.mark.live, pytest.mark.prometheus, pytest.mark.timeout(900)]
@@ -71,7 +72,9 @@ async def watch(urls: Mapping[str, str], folder: Path, *, simulated: bool) -> Ru
         if simulated:
             polls = await record(urls, asked, RECORD_S)
         else:
-            async with load(list(urls.values()), CONCURRENCY):
+            async with load(
+                *(f"{url}={count}" for url, count in zip(urls.values(), CONCURRENCY, strict=True))
+            ):
                 polls = await record(urls, asked, RECORD_S)
         answers = {
             name: await ask(name, await matched_instants(name, polls[name], asked), asked) for name in urls

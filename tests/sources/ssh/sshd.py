@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,10 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.programs import free_port, logged
 from tests.sources.installed import installed
 
 _READY_S = 20.0
-_STOP_S = 5.0
 _PRIVILEGES = Path("/run/sshd")
 """Root's sshd insists on it."""
 
@@ -93,31 +92,16 @@ def sshd(folder: Path) -> Iterator[Sshd]:
     installed("ssh", "openssh-client")
     if os.geteuid() == 0 and not _PRIVILEGES.exists():
         _PRIVILEGES.mkdir(mode=0o755)
-    server = Sshd(folder, _free_port())
+    server = Sshd(folder, free_port())
     server.home.mkdir()
     key, host_key = server.make_key("key"), server.make_key("host_key")
     (folder / "authorized_keys").write_bytes(key.with_suffix(".pub").read_bytes())
     (folder / "known_hosts").write_text(server.known_as(host_key.with_suffix(".pub")), encoding="utf-8")
     config, log_file = folder / "sshd_config", folder / "sshd.log"
     config.write_text(_config(folder, server.port, host_key), encoding="utf-8")
-    with log_file.open("wb") as log:
-        # The kernel ends it, should we be killed before we can.
-        process = subprocess.Popen(  # noqa: S603 - a fixed command
-            ["/usr/bin/setpriv", "--pdeathsig", "TERM", program, "-D", "-e", "-f", str(config)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-        )
-    try:
+    with logged([program, "-D", "-e", "-f", str(config)], log_file) as process:
         _wait_until_ready(process, log_file)
         yield server
-    finally:
-        process.terminate()
-        try:
-            process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def _config(folder: Path, port: int, host_key: Path) -> str:
@@ -149,10 +133,3 @@ def _wait_until_ready(process: subprocess.Popen[bytes], log: Path) -> None:
             if time.monotonic() < end:
                 continue
         raise RuntimeError(f"sshd did not start:\n{log.read_text(errors='replace')[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
