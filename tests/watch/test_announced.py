@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,6 +49,20 @@ def other(env: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
         yield process
         if process.stdin is not None and not process.stdin.closed:
             process.stdin.close()
+
+
+def followed(store: Store, rounds: int, look: Callable[[int], object]) -> list[object]:
+    """Follow what is announced for some rounds; return what `look` finds after each, given its number."""
+    found: list[object] = []
+
+    async def turn(_: float) -> None:
+        found.append(look(len(found)))
+        if len(found) == rounds:
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(follow_announced(store, turn))
+    return found
 
 
 def test_the_load_of_a_living_process_is_known_and_ends_with_it(
@@ -103,20 +117,16 @@ def test_the_monitor_beside_a_sweep_knows_whose_load_it_is(
         routers=(RouterTarget("proxy", "http://127.0.0.1:4000"),),
     )
     store = Store(watch)
-    seen: list[list[str]] = []
 
-    async def turn(_: float) -> None:
-        seen.append([view.name for view in store.snapshot().backends if view.in_sweep])
-        if len(seen) == 1 and other.stdin is not None:
-            other.stdin.close()
+    def in_sweep(number: int) -> list[str]:
+        names = [view.name for view in store.snapshot().backends if view.in_sweep]
+        if number == 0:
+            known(other.stdin).close()
             other.wait(30)
-        if len(seen) == 2:
-            raise asyncio.CancelledError
+        return names
 
     monkeypatch.setattr(state_files, "LOOK_EVERY_S", 0.0)
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(follow_announced(store, turn))
-    assert seen[0] == ["a"]
+    assert followed(store, 2, in_sweep)[0] == ["a"]
     (event,) = store.snapshot().events
     assert event.message == f"load on a by a sweep of process {other.pid}"
 
@@ -126,18 +136,15 @@ def test_one_sweep_is_one_event(monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(Watch(backends=(A,)))
     loads = iter([{7: (A.url, B.url)}, {7: (A.url, B.url)}, {7: (A.url, B.url, C.url)}])
     monkeypatch.setattr(state_files, "announced_loads", lambda: next(loads))
-    events: list[list[str]] = []
 
-    async def turn(_: float) -> None:
-        events.append([event.message for event in store.snapshot().events])
-        if len(events) == 3:
-            raise asyncio.CancelledError
-        store.add((B, C)[len(events) - 1])
+    def events(number: int) -> list[str]:
+        messages = [event.message for event in store.snapshot().events]
+        for target in (B, C)[number : number + 1]:
+            store.add(target)
+        return messages
 
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(follow_announced(store, turn))
     first, second = (f"load on {name} by a sweep of process 7" for name in "ac")
-    assert events == [[first], [first], [first, second]]
+    assert followed(store, 3, events) == [[first], [first], [first, second]]
 
 
 A, B, C = (
@@ -162,14 +169,10 @@ def test_a_server_is_free_at_the_end_of_the_load(
     rounds = iter(loads)
     monkeypatch.setattr(state_files, "announced_loads", lambda: next(rounds))
     monkeypatch.setattr(store, "end_own_load", ends.append)
-    after_each_round = []
 
-    async def turn(_: float) -> None:
-        after_each_round.append(set().union(*ends))
+    def ended_now(_: int) -> set[str]:
+        names = set().union(*ends)
         ends.clear()
-        if len(after_each_round) == len(loads):
-            raise asyncio.CancelledError
+        return names
 
-    with pytest.raises(asyncio.CancelledError):
-        asyncio.run(follow_announced(store, turn))
-    assert after_each_round == ended
+    assert followed(store, len(loads), ended_now) == ended

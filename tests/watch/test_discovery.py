@@ -24,33 +24,29 @@ from tests.sources.conftest import HEALTHY_PAGE, RawServer, Serve, answer
 MODELS = answer(b'{"object": "list", "data": [{"id": "m"}]}')
 
 
-@pytest.mark.parametrize(
-    ("text", "name", "url"),
-    [
-        ("spark-a:8000", "spark-a:8000", "http://spark-a:8000"),
-        (" spark-a.local:8000 ", "spark-a.local:8000", "http://spark-a.local:8000"),
-        ("[fe80::1%eth0]:8000", "[fe80::1%eth0]:8000", "http://[fe80::1%eth0]:8000"),
-        ("https://llm.example/vllm1/", "llm.example/vllm1", "https://llm.example/vllm1"),
-        ("http://spark-a:8000/metrics", "spark-a:8000", "http://spark-a:8000"),
-        ("http://spark-a/vllm1/metrics/", "spark-a/vllm1", "http://spark-a/vllm1"),
-    ],
-)
-def test_a_port_or_url_is_a_backend(text: str, name: str, url: str) -> None:
-    """A TARGET with a port or a scheme is one server; path kept, /metrics and /v1 dropped."""
-    assert parse_target(text) == BackendTarget(name, url)
+def node(name: str, url: str) -> NodeTarget:
+    return NodeTarget(name, via="agent", url=url)
 
 
 @pytest.mark.parametrize(
-    ("text", "name", "url"),
+    ("text", "target"),
     [
-        ("spark-a:9750", "spark-a", "http://spark-a:9750"),
-        ("https://spark-a:9750/", "spark-a", "https://spark-a:9750"),
-        ("https://proxy.example/spark-a/v1/sample", "proxy.example/spark-a", "https://proxy.example/spark-a"),
+        ("spark-a:8000", BackendTarget("spark-a:8000", "http://spark-a:8000")),
+        (" spark-a.local:8000 ", BackendTarget("spark-a.local:8000", "http://spark-a.local:8000")),
+        ("[fe80::1%eth0]:8000", BackendTarget("[fe80::1%eth0]:8000", "http://[fe80::1%eth0]:8000")),
+        ("https://llm.example/vllm1/", BackendTarget("llm.example/vllm1", "https://llm.example/vllm1")),
+        ("http://spark-a:8000/metrics", BackendTarget("spark-a:8000", "http://spark-a:8000")),
+        ("http://spark-a/vllm1/metrics/", BackendTarget("spark-a/vllm1", "http://spark-a/vllm1")),
+        ("spark-a:9750", node("spark-a", "http://spark-a:9750")),
+        ("https://spark-a:9750/", node("spark-a", "https://spark-a:9750")),
+        ("https://proxy.example/a/v1/sample", node("proxy.example/a", "https://proxy.example/a")),
     ],
 )
-def test_the_agents_port_or_page_is_a_node(text: str, name: str, url: str) -> None:
-    """A TARGET on the agent's port, or that ends in the agent's page, is a machine behind its agent."""
-    assert parse_target(text) == NodeTarget(name, via="agent", url=url)
+def test_a_port_or_url_is_a_server_or_the_agent_of_a_machine(
+    text: str, target: BackendTarget | NodeTarget
+) -> None:
+    """Path kept, /metrics and /v1 dropped; the agent's port, or its page at the end, means the machine."""
+    assert parse_target(text) == target
 
 
 @pytest.mark.parametrize(

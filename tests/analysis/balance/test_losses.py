@@ -8,10 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.analysis.balance.load_grid import LoadTrack, lay_out
-from sparktop.analysis.balance.spread import lost_share
+from sparktop.analysis.balance.spread import Lost, lost_share
 from sparktop.analysis.balance.step_time import fit_pairs, lost_by_chance, throughput
 from sparktop.analysis.balance.words import _random_routing_advice
 from sparktop.model.balance import Balance, StepTime, balance_cost
+from tests.known import known
 
 STEP = StepTime(base_s=0.036, per_request_s=0.0024, pairs=100)
 TURN_S, HZ, CLIENTS = 8, 4, 32
@@ -40,6 +41,16 @@ def turns(name: str, first: int, decoding: float, *, together: bool) -> LoadTrac
     )
 
 
+def lost_by(decoding: float, step: StepTime, *, together: bool = False) -> Lost:
+    """Return what two servers lose that have all requests in turn."""
+    grid = known(
+        lay_out(
+            [turns(name, first, decoding, together=together) for first, name in enumerate("ab")], 96.0, 96.0
+        )
+    )
+    return known(lost_share(grid, range(len(grid.totals)), step))
+
+
 def even_tps(decoding: float, longer: float = 1.0) -> float:
     """Return what two servers with half of the requests make; prompts take `longer` times as long as now."""
     prompt_s = (1 / decoding - 1) / throughput(STEP, None)(CLIENTS)
@@ -50,12 +61,7 @@ def even_tps(decoding: float, longer: float = 1.0) -> float:
 @pytest.mark.parametrize("decoding", [1.0, 0.7, 0.4])
 def test_time_that_prompts_take_is_lost_with_any_split(decoding: float) -> None:
     """An even split computes the prompts, too: the loss is that of the decode steps between them."""
-    grid = lay_out(
-        [turns("a", 0, decoding, together=False), turns("b", 1, decoding, together=False)], 96.0, 96.0
-    )
-    assert grid is not None
-    lost = lost_share(grid, range(len(grid.totals)), STEP)
-    assert lost is not None
+    lost = lost_by(decoding, STEP)
     made = decoding * throughput(STEP, None)(CLIENTS)
     assert lost.share == pytest.approx(1 - made / even_tps(decoding), abs=0.005)
     assert lost.error < 0.005
@@ -71,10 +77,7 @@ def test_prompts_of_herds_may_take_longer_singly(*, together: bool, exponent: fl
     singly.
     """
     step = replace(STEP, per_request_s=STEP.per_request_s * CLIENTS ** (1 - exponent), exponent=exponent)
-    grid = lay_out([turns("a", 0, 0.7, together=together), turns("b", 1, 0.7, together=together)], 96.0, 96.0)
-    assert grid is not None
-    lost = lost_share(grid, range(len(grid.totals)), step)
-    assert lost is not None
+    lost = lost_by(0.7, step, together=together)
     assert (lost.within > lost.error + 0.02) == beyond
     assert beyond or lost.within == pytest.approx(lost.error)
     assert (lost.error > 0.02) == together
@@ -89,16 +92,10 @@ def test_a_loss_holds_each_curve_of_step_times_that_fits(
 ) -> None:
     """Step times at few and at many requests do not say what they are between, where equal loads are."""
     true = StepTime(0.03, 0.06 / CLIENTS**exponent, 0, exponent=exponent)
-    fit = fit_pairs([(float(batch), true.seconds(batch)) for batch in seen for _ in range(20)])
-    assert fit is not None
+    fit = known(fit_pairs([(float(batch), true.seconds(batch)) for batch in seen for _ in range(20)]))
     assert [curve.exponent for curve in fit.curves] == ([exponent] if told_apart else [1.0, 0.5])
     decoding = CLIENTS / true.seconds(CLIENTS) / throughput(STEP, None)(CLIENTS)
-    grid = lay_out(
-        [turns(name, first, decoding, together=False) for first, name in enumerate("ab")], 96.0, 96.0
-    )
-    assert grid is not None
-    lost = lost_share(grid, range(len(grid.totals)), fit)
-    assert lost is not None
+    lost = lost_by(decoding, fit)
     really = 1 - true.seconds(CLIENTS / 2) / true.seconds(CLIENTS)
     assert lost.share == pytest.approx(really, abs=lost.error + 0.001)
     assert (lost.error < 0.03) == told_apart

@@ -132,15 +132,7 @@ async def test_the_page_of_an_agent_becomes_the_sample_that_it_was_made_of() -> 
         for sample in family.samples
     ]
     found = await read(*series)
-    assert found.cpu == truth.cpu
-    assert found.memory == truth.memory
-    (back,) = found.gpus
-    for field in ("index", "name", "uuid", "temperature_c", "limit_margin_c", "power_w", "power_limit_w"):
-        assert getattr(back, field) == getattr(reading, field), field
-    assert back.utilization_percent == pytest.approx(96.5)
-    assert (back.sm_clock_mhz, back.sm_clock_max_mhz) == (2411, 3003)
-    assert (back.throttle_reasons, back.energy_j) == (("software thermal",), 12.5)
-    assert found.at == 105.0
+    assert found == truth
 
 
 @pytest.mark.parametrize(("value", "percent"), [("0.96", 96.0), ("1", 100.0), ("0", 0.0), ("96", 96.0)])
@@ -201,9 +193,10 @@ async def test_instances_of_a_card_are_one_gpu() -> None:
     series = [*instances("GPU-1", 0), *instances("GPU-2", 1)]
     found = await read(*series)
     assert [(one.index, one.uuid) for one in found.gpus] == [(0, "GPU-1"), (1, "GPU-2")]
-    assert [(one.temperature_c, one.power_w) for one in found.gpus] == [(52, 400)] * 2
-    assert [one.memory_used_bytes for one in found.gpus] == [4 << 30] * 2
-    assert [one.memory_total_bytes for one in found.gpus] == [80 << 30] * 2
+    figures = [(52, 400, 4 << 30, 80 << 30)] * 2
+    assert figures == [
+        (one.temperature_c, one.power_w, one.memory_used_bytes, one.memory_total_bytes) for one in found.gpus
+    ]
     assert gpus_of(joined(*series), {}) == 2
 
 

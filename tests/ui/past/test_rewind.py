@@ -177,31 +177,32 @@ async def test_space_plays_on(stage: Stage) -> None:
     """From the moment shown as fast as it was; at the present the screen is live again."""
     clock = 1000.0
     stage.app.rewind._clock = lambda: clock
+
+    def pass_time(seconds: float) -> None:
+        nonlocal clock
+        clock += seconds
+        stage.overview.redraw()
+
     async with stage.on((80, 24)):
         stage.play(SECONDS)
         await stage.back(3)
         await stage.press("space")
-        clock += 12
-        stage.overview.redraw()
+        pass_time(12)
         assert stage.shown.at == pytest.approx(72, abs=1)
         assert "REWIND ▶ −0:18" in stage.rows[0]
         assert "space pause" in stage.footer
         await stage.press("plus", "plus")
-        clock += 2
-        stage.overview.redraw()
+        pass_time(2)
         assert stage.shown.at == pytest.approx(80, abs=1)
         assert "REWIND ▶ 4× −0:10" in stage.rows[0]
         await stage.press("minus", "minus", "left_square_bracket", "space", "space")
         assert "space play" in stage.footer
         assert stage.shown.at == pytest.approx(70, abs=2)
         await stage.press("space")
-        clock += 2
-        stage.overview.redraw()
+        pass_time(2)
         await stage.press("space")
-        clock += 100
-        stage.overview.redraw()
+        pass_time(100)
         assert stage.shown.at == pytest.approx(72, abs=1)
         await stage.press("space")
-        clock += 100
-        stage.overview.redraw()
+        pass_time(100)
         assert "REWIND" not in stage.rows[0]
