@@ -180,6 +180,12 @@ async def test_what_is_typed_ahead_belongs_to_the_line() -> None:
         await board.press()
         assert board.overview.query_one(Input).value == "oasz"
         assert (board.overview.view.sort, board.app.screen) == (view.sort, board.overview)
+        await board.press("escape")
+        for key in ("slash", "x", "s", "backspace", "enter"):
+            board.app.post_message(events.Key(key, "/" if key == "slash" else key if len(key) == 1 else None))
+        await board.press()
+        assert not board.overview.query(Input)
+        assert (board.overview.view.filter, board.zoomed()) == ("x", None)
 
 
 async def test_a_filter_is_typed_kept_and_dropped() -> None:

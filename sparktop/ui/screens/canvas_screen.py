@@ -19,6 +19,9 @@ from sparktop.ui.keys import KeyRow, bindings, clicked_key
 from sparktop.ui.screens.base import BaseScreen
 from sparktop.ui.styles import RoleStyles
 
+_LINE_KEYS = frozenset({"enter", "backspace", "delete", "left", "right", "home", "end"})
+"""Keys that mean something to an input line, beside those that write."""
+
 
 class CanvasScreen(BaseScreen[None]):
     """Draws the rows that `_rows` returns; a subclass also implements the actions of its keys."""
@@ -69,14 +72,15 @@ class CanvasScreen(BaseScreen[None]):
         line.focus()
 
     def take_typed(self, event: events.Key) -> None:
-        """Give a printable key that was typed before the open input line had the focus to that line.
-
-        The line itself lets no printable key pass.
-        """
+        """Give a key that writes and was typed before the open input line had the focus to that line."""
         lines = self.query_children(Input)
-        if self.asked and event.is_printable and lines:
-            event.prevent_default()
-            lines.first().post_message(events.Key(event.key, event.character))
+        writes = event.is_printable or event.key in _LINE_KEYS
+        if not (self.asked and writes and lines) or lines.first().has_focus:
+            return
+        event.prevent_default()
+        line = lines.first()
+        # Made by the line: an application gets no event back that it made itself, and Enter is its action.
+        line.call_later(lambda: line.post_message(events.Key(event.key, event.character)))
 
     def close_line(self) -> None:
         """Close the input line if one is open, and let keys be actions again."""
