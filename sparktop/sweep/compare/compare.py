@@ -52,7 +52,7 @@ from sparktop.sweep.result.results import (
     axis_fields,
     level_of,
 )
-from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS, WARNINGS, Metric
+from sparktop.sweep.terms.definitions import MAIN_RATES, METRICS, WARNINGS, Metric, judging_metrics
 
 
 def independent_engines(series: Sequence[LevelSeries]) -> Iterator[IndependentEngines]:
@@ -256,6 +256,11 @@ def compare(
         independent_engines=tuple(independent_engines(series)),
         capacity=compared_series(series),
     )
+
+
+def judging(comparison: ComparisonResult) -> tuple[str, ...]:
+    """Return the names of the metrics that judge targets, by the levels at which these are compared."""
+    return judging_metrics(Counter(row.metric for row in comparison.rows))
 
 
 def comparison_of(stored: ComparisonResult | None, series: Sequence[LevelSeries]) -> ComparisonResult:

@@ -17,7 +17,7 @@ from sparktop.model.statistics import P95_FROM
 from sparktop.model.text import names_in_words
 from sparktop.report.document.document import Cell, Grid, Untrusted, bullets, escaped, rows_in_markdown
 from sparktop.report.markdown import code
-from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences
+from sparktop.sweep.compare.compare import compare, comparison_of, engines_sentences, judging
 from sparktop.sweep.compare.ratio import NOISE_FLOOR_PERCENT, main_rate
 from sparktop.sweep.compare.series import (
     PREFIX,
@@ -61,6 +61,7 @@ from sparktop.sweep.formats.tables import (
 from sparktop.sweep.result.results import ComparisonResult, LevelResult, ProbeResult, SweepResult, level_of
 from sparktop.sweep.terms.definitions import (
     DECODE_IN_POSTS,
+    MAIN_RATES,
     METRICS,
     TERMS,
     Metric,
@@ -218,9 +219,11 @@ def _with_full_stops(parts: Iterable[str]) -> Iterator[str]:
 def _metrics(result: SweepResult) -> list[Metric]:
     """Return the metrics of the post's tables, those that a level has: the main rate, prefill, TTFT."""
     levels = list(_levels(result))
+    of_targets = () if result.comparison is None else judging(result.comparison)
+    main = next((name for name in of_targets if name in MAIN_RATES), None) or main_rate(levels)
     prefill = "prefill_tps" if any(level.rate("prefill_tps") for level in levels) else None
     latency = next((name for name in _LATENCIES if any(level.latency(name) for level in levels)), None)
-    return [METRICS[name] for name in (main_rate(levels), prefill, latency) if name is not None]
+    return [METRICS[name] for name in (main, prefill, latency) if name is not None]
 
 
 def _setup_item(result: SweepResult) -> str:

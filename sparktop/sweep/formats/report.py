@@ -29,6 +29,7 @@ from sparktop.sweep.compare.compare import (
     comparison_of,
     definitions_of,
     engines_sentences,
+    judging,
     length_words,
     names_by_definition,
     notes_of_each,
@@ -342,7 +343,7 @@ def _definitions_by_source(definitions: Mapping[str, Mapping[str, str]]) -> Iter
 
 TITLE = "sparktop sweep"
 _METRICS_FIRST = ("decode_tps", "prefill_tps", "sustained_tps", "ttft_due_ms", "e2e_due_ms", "ttft_ms")
-"""Metrics that get a table of winners when there are several targets."""
+"""Metrics that get a table of winners when there are several targets, beside those that judge these."""
 _DEPTH = (
     "c16 @ 4,096: 16 requests at once, each after 4,096 tokens of context, which were sent before with a few "
     "more words (see *Context*), so that the server's prefix cache has them. Prefill counts what comes after "
@@ -379,7 +380,10 @@ def sections(
     parts = [Section(paragraphs=(f"**{first}**",) if first else (), items=tuple(others))]
     parts += [Section(paragraphs=tuple(_paragraphs(result))), Section(plots=tuple(plots))]
     comparison = comparison_of(result.comparison, series) if len(series) > 1 else None
-    grids = [] if comparison is None else [winners(comparison, metric, series) for metric in _METRICS_FIRST]
+    grids = []
+    if comparison is not None:
+        names = dict.fromkeys((*judging(comparison)[:1], *_METRICS_FIRST))
+        grids = [winners(comparison, name, series) for name in names]
     tables = [*(Section(table=grid) for grid in grids), *_target_tables(result)]
     tables = [section for section in tables if section.table is None or section.table.rows]
     parts += tables

@@ -195,7 +195,7 @@ def _winner_cell(row: ComparisonRow, vs: str | None) -> Cell:
             f"{code(row.ahead)} {whole_percent_change(row.percent)}"
             + _against_words(row, METRICS[row.metric] if vs == "runner-up" else None)
             if round(row.percent)
-            else "±0 %"
+            else "less than 0.5 % apart"
         )
         return f"{open_words([row])} ({'not clear: ' if row.beats else ''}{lead})"
     if verdict is Outcome.SLOTS:

@@ -80,8 +80,8 @@ _RIGHT: FieldTexts = {
     "order": ("order", "order of levels and targets; abba cancels a slow drift"),
     "warmup": ("warm-up run", "an unmeasured run before each level, so that compilation is over"),
     "api": ("api", "chat or plain completions"),
-    "headroom": ("min free GiB", "stops below this much free memory on a machine with unified memory"),
-    "gpu": ("max GPU °C", "stops above this GPU temperature"),
+    "headroom": ("min free GiB", "the sweep ends when a machine of its targets has less memory left"),
+    "gpu": ("max GPU °C", "the sweep ends when a GPU of its targets is hotter"),
 }
 """Fields in the right column."""
 _LAST: FieldTexts = {

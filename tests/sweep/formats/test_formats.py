@@ -314,7 +314,7 @@ def test_an_untested_row_beside_tested_ones_is_marked() -> None:
         "`a` (+49 %)",
         "no clear difference (`a` +1 %)",
         "`a` ahead (+49 %)*",
-        "no clear difference (±0 %)",
+        "no clear difference (less than 0.5 % apart)",
         "no clear difference (`a` +2 %)",
     ]
 

@@ -583,6 +583,21 @@ def test_a_post_says_what_limited_the_best_level() -> None:
     assert "Best level" not in post_of(made_sweep(("a", [levels[1], made_level(16)])))
 
 
+def test_all_forms_judge_targets_by_the_rate_that_most_of_their_levels_have() -> None:
+    """A level that was too short for a decode rate is in the tables that the headline speaks of."""
+    targets = []
+    for name, step in (("a", 0.25), ("b", 0.2)):
+        levels = [made_level(at, step=step) for at in (1, 2)]
+        targets.append((name, [levels[0].model_copy(update={"decode_tps": None}), levels[1]]))
+    result = made_sweep(*targets)
+    text, post = sweep_report(result, "md"), post_of(result)
+    assert "**`b` wins at every level: +9 % output against `a`**" in text
+    table = text.partition("### Output (tok/s, higher is better)")[2].partition("###")[0]
+    matrix = post.partition("| Concurrency (output, tok/s) |")[2].partition("\n\n")[0]
+    for cells in (table, matrix):
+        assert re.findall(r"^\| (c\d+) ", cells, flags=re.MULTILINE) == ["c1", "c2"]
+
+
 def unanswered(*, is_old: bool = False) -> LevelResult:
     """Return a level whose requests all failed after a second; versions before 2.0 wrote rates of 0."""
     ends = [
