@@ -59,9 +59,14 @@ _LEAVING_S = 0.5
 class SshLink:
     """A running ssh process: each request is a line written to it, each answer a line read from it."""
 
-    def __init__(self, process: asyncio.subprocess.Process, remote: Remote) -> None:
-        """Wrap an ssh process, started for `remote`, whose stdin, stdout and stderr are pipes."""
-        self._process = process
+    def __init__(
+        self, process: asyncio.subprocess.Process, transport: asyncio.SubprocessTransport, remote: Remote
+    ) -> None:
+        """Wrap an ssh process, started for `remote`, whose stdin, stdout and stderr are pipes.
+
+        `transport` owns these pipes.
+        """
+        self._process, self._transport = process, transport
         self._remote = remote
         self._where = clean(remote.destination, 80)
         self.sent = False
@@ -94,15 +99,17 @@ class SshLink:
         Raises:
             LinkError: ssh is missing on this machine or cannot be started.
         """
+        loop = asyncio.get_running_loop()
         try:
-            process = await asyncio.create_subprocess_exec(
+            # Not create_subprocess_exec, which keeps the transport to itself.
+            transport, protocol = await loop.subprocess_exec(
+                lambda: asyncio.subprocess.SubprocessStreamProtocol(limit=MOST_BYTES, loop=loop),
                 *command_line(ssh, options, remote),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 env=quiet_environment(),
                 start_new_session=True,
-                limit=MOST_BYTES,
             )
         except FileNotFoundError:
             message = "there is no ssh on this machine: install an OpenSSH client"
@@ -110,7 +117,7 @@ class SshLink:
         except OSError as error:
             message = f"ssh cannot be started: {reason_of(error)}"
             raise LinkError(FailureKind.UNSUPPORTED, message) from None
-        return cls(process, remote)
+        return cls(asyncio.subprocess.Process(transport, protocol, loop), transport, remote)
 
     async def hello(self) -> Reply:
         """Return the reply that the reader sends first, before any request, and keep its version.
@@ -195,9 +202,7 @@ class SshLink:
                 await asyncio.sleep(_CHECK_S)
                 os.killpg(process.pid, 0)
             os.killpg(process.pid, signal.SIGKILL)
-        transport = getattr(process, "_transport", None)
-        if transport is not None:
-            transport.close()
+        self._transport.close()
 
     async def _ends_soon(self) -> bool:
         """Wait until ssh has ended, at most `_LEAVING_S` seconds; return whether it has."""
