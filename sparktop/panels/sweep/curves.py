@@ -210,6 +210,14 @@ class _PlotPlaces(Struct, frozen=True):
         highest = self.grid.dot_rows - 1
         return min(highest, max(0, round(self.scale.place(value) * highest)))
 
+    def row(self, value: float) -> int:
+        """Return the index of the row of cells for a value, from the top."""
+        return self.grid.row_of(self.y(value))
+
+    def cell(self, point: CurvePoint) -> tuple[int, int]:
+        """Return the (column, row) of the cell of a point."""
+        return self.x(point.point.value) // 2, self.row(point.value.mean)
+
 
 def curve_rows(plot: CurvePlot, width: int, height: int) -> list[Row]:
     """Draw a plot of a metric against the load as `height` rows of `width` cells: title, curves, axis."""
@@ -296,7 +304,7 @@ def _scale_rows(plot_height: int, place: _PlotPlaces) -> list[Row]:
     edges = {0: top, plot_height - 1: bottom}
     if bottom:
         for value in _ROUND:
-            row = place.grid.row_of(place.y(value))
+            row = place.row(value)
             if bottom < value < top and all(abs(row - other) > 1 for other in edges):
                 edges[row] = value
     elif plot_height % 2 and plot_height > 4:
@@ -317,16 +325,15 @@ def _draw_limit(place: _PlotPlaces, limit: LimitLine, layer: int) -> None:
             middle = place.x(limit.concurrency) // 2
             columns = range(max(0, middle - _AROUND), middle + _AROUND + 1)
         for column in columns:
-            grid.put(column, grid.row_of(place.y(limit.value)), "┄", layer)
+            grid.put(column, place.row(limit.value), "┄", layer)
 
 
 def _draw_interval(place: _PlotPlaces, point: CurvePoint, index: int) -> None:
     low, high = point.value.low, point.value.high
     if low is None or high is None:
         return
-    grid = place.grid
-    column, middle = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
-    top_row, bottom_row = grid.row_of(place.y(max(0.0, high))), grid.row_of(place.y(max(0.0, low)))
+    grid, (column, middle) = place.grid, place.cell(point)
+    top_row, bottom_row = place.row(max(0.0, high)), place.row(max(0.0, low))
     if not top_row < middle < bottom_row:
         return  # an end in the letter's own cell has no place; in the next cell it would be a wider interval
     ends = {top_row: "│" if high > place.scale.high else "┬", bottom_row: "┴"}
@@ -339,18 +346,15 @@ def _draw_interval(place: _PlotPlaces, point: CurvePoint, index: int) -> None:
 
 def _draw_curves(place: _PlotPlaces, plot: CurvePlot, worst_first: Sequence[int]) -> None:
     """Draw lines, then the letter of each point (of several in one cell the best line's) and intervals."""
-    grid = place.grid
-    for index in worst_first:
-        line = plot.lines[index]
+    grid, lines = place.grid, [plot.lines[index] for index in worst_first]
+    for line in lines:
         dots = [(place.x(point.point.value), place.y(point.value.mean)) for point in line.points]
         for start, end in pairwise(dots):
             grid.line(start, end, line.place, sparse=line.reference is not None)
     grid.take_turns()  # lines that share a cell alternate
-    for index in worst_first:
-        line = plot.lines[index]
+    for line in lines:
         for point in line.points:
-            column, row = place.x(point.point.value) // 2, grid.row_of(place.y(point.value.mean))
-            grid.put(column, row, line_letter(line), _MISSED if point.missed else line.place)
+            grid.put(*place.cell(point), line_letter(line), _MISSED if point.missed else line.place)
     # No end of an interval is in the cell of a letter.
     for line in plot.lines:
         for point in line.points:
@@ -378,13 +382,12 @@ def _names_rows(plot: CurvePlot, place: _PlotPlaces, best_first: Sequence[int], 
     rows: list[Row] = [[] for _ in range(plot_height)]
     names = fitted_names(tuple(line.name for line in plot.lines), width - _BEFORE_NAME)
     name_row = 0
-    for number, index in enumerate(shown_lines):
-        left = len(shown_lines) - number - 1
-        # Room is kept for each name that follows, so that none is above a line that is higher.
-        alike = sum(ends[other] == ends[index] for other in shown_lines[number + 1 :])  # end in the same row
-        # Names of lines that end in one row are centred on it.
-        name_row = min(max(name_row, ends[index] - alike // 2), plot_height - 1 - left)
-        line = plot.lines[index]
+    for number, index in enumerate(shown_lines, start=1):
+        line, following = plot.lines[index], shown_lines[number:]
+        # Names of lines that end in one row are centred on it. Room is kept for each name that follows, so
+        # that none is above a line that is higher.
+        alike = sum(ends[other] == ends[index] for other in following)
+        name_row = min(max(name_row, ends[index] - alike // 2), plot_height - 1 - len(following))
         rows[name_row] = [(f" {line_letter(line)} {names[line.name].rstrip()}", part_role(line.place))]
         name_row += 1
     return [fit_row(row, width) for row in rows]
@@ -398,15 +401,13 @@ def plots_rows(plots: Sequence[CurvePlot], width: int, height: int) -> list[Row]
         return level_bars(plots, width, height)
     beside = min(len(plots), max(1, (width + 2) // (_WIDE + 2)))
     bands = max(1, min(-(-len(plots) // beside), height // _LEAST_ROWS))
-    shown_plots = plots[: beside * bands]
-    bands = -(-len(shown_plots) // beside)
     plot_height, over = divmod(height, bands)
     rows: list[Row] = []
     for band in range(bands):
-        band_height = plot_height + (1 if band < over else 0)
-        part = shown_plots[band * beside : (band + 1) * beside]
+        part = plots[band * beside : (band + 1) * beside]
         cells = (width - 2 * (len(part) - 1)) // len(part)
-        rows += side_by_side([curve_rows(plot, cells, band_height) for plot in part], [cells] * len(part))
+        drawn = [curve_rows(plot, cells, plot_height + (band < over)) for plot in part]
+        rows += side_by_side(drawn, [cells] * len(part))
     return [fit_row(row, width) for row in rows]
 
 
