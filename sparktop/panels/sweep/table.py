@@ -710,18 +710,15 @@ def marks_words(row: ResultRow, room: int) -> Row:
     "…" stands for labels that do not fit into `room` cells, but for notes, which are left out then. If not
     even the first one fits, it is one word, without room for that only the signs, each once.
     """
-    if not row.marks:
-        return []
     marks = _main_marks(row)
     brief = bool(marks) and row_width(_first_mark(row, brief=False)) > room
     if brief and row_width(_mark_run(marks[0], brief=True)) > room:
         return [("".join(dict.fromkeys(MARK_SIGNS[mark.kind] for mark in marks)), "warn")]
-    runs: Row = []
+    more, runs = label(f" {MORE}"), list[Run]()
     for number, mark in enumerate(row.marks, start=1):
-        longer: Row = [*runs, *([label(", ")] if runs else []), *_mark_run(mark, brief=brief)]
-        ending = len(f" {MORE}") if number < len(marks) else 0
-        if row_width(longer) + ending > room:
-            has_room = row_width(runs) + len(f" {MORE}") <= room
-            return [*runs, label(f" {MORE}")] if number <= len(marks) and runs and has_room else runs
+        longer = [*runs, *([label(", ")] if runs else []), *_mark_run(mark, brief=brief)]
+        kept = [more] if number < len(marks) else []
+        if row_width([*longer, *kept]) > room:
+            return [*runs, more] if runs and number <= len(marks) else runs
         runs = longer
     return runs
