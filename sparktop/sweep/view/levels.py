@@ -526,21 +526,18 @@ def level_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     """
     if level.error is not None:
         return
-    if (open_loop := level.open_loop) is not None:
-        yield "Arrivals", _arrivals_words(open_loop)
-    if level.replay is not None:
-        yield "Trace", _replay_words(level.trace, level.replay)
-    yield from conversation_facts(level)
-    yield from _client_facts(level)
-    if (overhead := overhead_words(level)) is not None:
-        yield "Router adds", overhead
-    if (server := _server_words(level)) is not None:
-        yield "Server", server
-    if (limit := limit_words(level)) is not None:
-        yield "Limit", limit
-    for name, side in level.hardware.items():
-        yield name, _node_words(side)
-    yield from (("Compared", _yardstick_words(yardstick)) for yardstick in level.yardsticks)
+    facts = [
+        ("Arrivals", _arrivals_words(level.open_loop)),
+        ("Trace", _replay_words(level.trace, level.replay)),
+        *conversation_facts(level),
+        *_client_facts(level),
+        ("Router adds", overhead_words(level)),
+        ("Server", _server_words(level.server)),
+        ("Limit", limit_words(level)),
+        *((name, _node_words(side)) for name, side in level.hardware.items()),
+        *(("Compared", _yardstick_words(yardstick)) for yardstick in level.yardsticks),
+    ]
+    yield from ((name, words) for name, words in facts if words)
 
 
 def _yardstick_words(yardstick: YardstickSide) -> str:
@@ -553,8 +550,10 @@ def _yardstick_words(yardstick: YardstickSide) -> str:
     return f"{yardstick.percent:.0f} % of {name}, {yardstick.tps:.1f} tok/s: {yardstick.source}"
 
 
-def _arrivals_words(open_loop: OpenLoopResult) -> str:
+def _arrivals_words(open_loop: OpenLoopResult | None) -> str:
     """Return the rates of an open-loop level, its requests in flight, and how its TTFT grows."""
+    if open_loop is None:
+        return ""
     parts = known_words(
         ("{:.2f} /s arrived", open_loop.arrived_per_s),
         ("{:.2f} /s completed", open_loop.completed_per_s),
@@ -565,17 +564,19 @@ def _arrivals_words(open_loop: OpenLoopResult) -> str:
     return "; ".join([*parts, open_loop.growth_words] if open_loop.unstable else parts)
 
 
-def _replay_words(name: str | None, replay: ReplayResult) -> str:
+def _replay_words(name: str | None, replay: ReplayResult | None) -> str:
     """Return what a replay of recorded traffic shows: its cache hits, and requests that were not served."""
-    parts = [name or "recorded traffic"]
-    if (cached := replay.cached_percent) is not None:
-        again = "" if replay.repeated_percent is None else f" ({replay.repeated_percent:.0f} % are repeated)"
-        parts.append(f"{cached:.0f} % of the prompt tokens cached{again}")
-    parts += known_words(
+    if replay is None:
+        return ""
+    cached = known_words(
+        ("{:.0f} % of the prompt tokens cached", replay.cached_percent),
+        (" ({:.0f} % are repeated)", None if replay.cached_percent is None else replay.repeated_percent),
+    )
+    others = known_words(
         ("{:,} requests beyond the context", replay.beyond_context or None),
         ("{:,} turns not due", replay.not_due or None),
     )
-    return ", ".join(parts)
+    return ", ".join(filter(None, (name or "recorded traffic", "".join(cached), *others)))
 
 
 def overhead_words(level: LevelResult) -> str | None:
@@ -604,15 +605,11 @@ def _client_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     requests = level.requests
     again = f"; {requests.resent} sent again: their idle connection was closed" if requests.resent else ""
     yield "Requests", f"{requests.ok} ok, {requests.failed} failed, {requests.cancelled} cancelled{again}"
-    yield from _split_facts(level)
-
-
-def _split_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) for a level's requests by backend, run by run, where there are several."""
-    if (words := split_words(level)) is not None:
+    split = split_words(level)
+    if split is not None:
         names = level.known_servers
         counts = ", ".join(":".join(str(run.get(name, 0)) for name in names) for run in level.runs_split)
-        yield "Run by run", f"{words}; {':'.join(names)} = {counts}"
+        yield "Run by run", f"{split}; {':'.join(names)} = {counts}"
 
 
 def _rate_words(name: str, rate: Rate) -> str:
@@ -631,10 +628,9 @@ def _latency_words(name: str, latency: Latency) -> str:
     return f"{', '.join(f'{word} {text(value)}' for word, value in parts if value is not None)} ms"
 
 
-def _server_words(level: LevelResult) -> str | None:
-    server = level.server
+def _server_words(server: ServerSide | None) -> str:
     if server is None:
-        return None
+        return ""
     parts = known_words(
         ("running up to {:.0f}", server.running_max),
         ("waiting up to {:.0f}", server.waiting_max),
@@ -642,7 +638,7 @@ def _server_words(level: LevelResult) -> str | None:
         ("KV {:.0f} %", server.kv_cache_max_percent),
         ("cache hits {:.0f} %", server.prefix_cache_hit_percent),
     )
-    return ", ".join(parts) or None
+    return ", ".join(parts)
 
 
 def _node_words(side: NodeSide) -> str:
