@@ -39,13 +39,13 @@ from sparktop.model.ranks import RanksView
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, RouterView
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Quantile, Snapshot
 from sparktop.model.targets import StateThresholds
+from sparktop.rates import LATENCIES
 from sparktop.report.tables import without_stale
 
 SCHEMA = "sparktop.snapshot/1"
 _ABOUT_1_S = 2.0
 """A rate over more seconds is not named one of 1 s."""
 _QUANTILES = ("p50", "p90", "p95", "p99")
-_LATENCIES = ("ttft", "itl", "e2e", "queue", "tpot", "prefill", "decode")
 _COUNTERS = ("prompt_tokens", "generation_tokens", "preemptions")
 _MOST_RANKS = 64
 """Most ranks of a communicator, and most communicators."""
@@ -109,7 +109,7 @@ _ALWAYS = ("external_cache_hit_percent", "media_cache_hit_percent")
 
 _LEFT_OUT = (
     *("history", "load", "start_memory", "lanes_balance", "version", "failure", "failing_since", "client"),
-    *("yardstick_basis", "counter_figures", "finished", "spec_accept_by_position", *_COUNTERS, *_LATENCIES),
+    *("yardstick_basis", "counter_figures", "finished", "spec_accept_by_position", *_COUNTERS, *LATENCIES),
 )
 """Fields of a backend that are not written, or under other keys."""
 
@@ -146,7 +146,7 @@ def _backend_json(view: BackendView) -> dict[str, object]:
             for figure in COUNTER_FIGURES
             if figure.name not in _ALWAYS and (value := figures.get(figure.name)) is not None
         },
-        **{f"{name}_ms": _latency_json(getattr(view, name)) for name in _LATENCIES},
+        **{f"{name}_ms": _latency_json(getattr(view, name)) for name in LATENCIES},
         "counters": {
             **{name: _as_integer(getattr(view, name)) for name in _COUNTERS},
             "finished": {reason: _as_integer(number) for reason, number in view.finished.items()},

@@ -19,7 +19,7 @@ from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Finding
 from sparktop.model.figures import CounterFigure, Figure, How, Of, Where, figures
 from sparktop.model.figures import also_reported as also_reported_figures
-from sparktop.model.node import GpuReading, MemoryReading, NodeSample
+from sparktop.model.node import GpuReading, MemoryReading
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import FleetView, RouterView
 from sparktop.model.snapshot import BackendView, Latency, NodeView, Snapshot
@@ -160,16 +160,8 @@ def _without_values(view: Polled, *columns_kept: str) -> Polled:
 # Servers.
 
 
-LATENCIES = {
-    "TTFT": "ttft",
-    "ITL": "itl",
-    "TPOT": "tpot",
-    "E2E": "e2e",
-    "queue": "queue",
-    "prefill": "prefill",
-    "decode": "decode",
-}
-"""By title of each latency: the field of `BackendView` that holds it."""
+LATENCIES = ("TTFT", "ITL", "TPOT", "E2E", "queue", "prefill", "decode")
+"""The titles of latencies; in small letters each is the field of `BackendView` that holds it."""
 _BACKEND: Filled[BackendView] = name("backend", lambda view: view.name)
 
 
@@ -266,13 +258,12 @@ def latencies(backends: Sequence[BackendView], *, detailed: bool) -> Table:
 
     titles = LATENCIES if detailed else ("TTFT", "ITL", "E2E", "queue")
     quantiles = ("p50", "p90", "p95", "p99") if detailed else ("p50", "p95", "p99")
-    latencies: list[tuple[str, str, Latency]] = [
-        (view.name, title, getattr(view, LATENCIES[title])) for view in backends for title in titles
+    rows: list[tuple[str, str, Latency]] = [
+        (view.name, title, getattr(view, title.lower())) for view in backends for title in titles
     ]
-    rows = [(name, title, latency) for name, title, latency in latencies if latency.count]
     return table(
         "Latencies",
-        rows,
+        [row for row in rows if row[2].count],
         name("backend", lambda row: row[0]),
         word("latency", lambda row: row[1]),
         figure("mean", lambda row: cell.duration(row[2].mean_s)),
@@ -560,18 +551,8 @@ def scraped_groups_table(views: Sequence[FleetView]) -> Table:
 
 
 _NODE: Filled[NodeView] = name("node", lambda node: node.name)
-NodePart = tuple[NodeView, Thing]
-
-
-def _node_column() -> Filled[NodePart[Thing]]:
-    return name("node", lambda row: row[0].name)
-
-
-def _parts_of_nodes(
-    nodes: Iterable[NodeView], read: Callable[[NodeSample], Iterable[Thing]]
-) -> list[tuple[NodeView, Thing]]:
-    """Return (node, part) for the parts that `read` returns of each node with a sample."""
-    return [(node, part) for node in nodes if node.sample for part in read(node.sample)]
+_PART_OF_NODE: Filled[tuple[NodeView, object]] = name("node", lambda row: row[0].name)
+"""The node of a row that is about (node, one of its parts)."""
 
 
 def machines(nodes: Sequence[NodeView]) -> Table:
@@ -685,7 +666,7 @@ def trends(nodes: Sequence[NodeView]) -> Table:
     return table(
         "Memory left",
         [(node, slope) for node in nodes if (slope := node.headroom.slope_bytes_per_s) is not None],
-        _node_column(),
+        _PART_OF_NODE,
         figure(
             "memory left",
             lambda row: cell.data(row[0].sample.memory.headroom_bytes if row[0].sample else None),
@@ -702,8 +683,13 @@ def links(nodes: Sequence[NodeView]) -> Table:
     """Return a table of the network interfaces and RDMA ports that are not down: rates and capacities."""
     return table(
         "Network",
-        [row for row in _parts_of_nodes(nodes, lambda sample: sample.network) if row[1].up is not False],
-        _node_column(),
+        [
+            (node, link)
+            for node in nodes
+            for link in (node.sample.network if node.sample else ())
+            if link.up is not False
+        ],
+        _PART_OF_NODE,
         name("interface", lambda row: row[1].name),
         name("kind", lambda row: row[1].kind),
         figure("received", lambda row: numbers.data_rate(row[1].rx_bytes_per_s, 12).strip()),
@@ -733,7 +719,7 @@ def processes(nodes: Sequence[NodeView], most: int) -> Table:
     return table(
         "Processes",
         rows,
-        _node_column(),
+        _PART_OF_NODE,
         figure("pid", lambda row: str(row[1].pid)),
         name("process", lambda row: row[1].full_name),
         name("serves", lambda row: row[1].serves),

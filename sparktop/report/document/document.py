@@ -113,22 +113,14 @@ def in_markdown(grid: Grid) -> str:
 
 def rows_in_markdown(grid: Grid) -> str:
     """Return the headings and rows of a table as Markdown."""
-    widths = _markdown_widths(grid.heads, grid.rows)
     lines = [[markdown_cell(cell) for cell in row] for row in (grid.heads, *grid.rows)]
+    widths = [max(3, *map(cell_width, column)) for column in zip(*lines, strict=True)]
     rules = [
         "-" * width if number in grid.left else "-" * (width - 1) + ":" for number, width in enumerate(widths)
     ]
-    table = [_row_line(lines[0], widths, grid.left), f"| {' | '.join(rules)} |"]
-    table += [_row_line(row, widths, grid.left) for row in lines[1:]]
-    if grid.width is not None:
-        table = list(split_table(table, grid.width))
-    return "\n".join(table)
-
-
-def _markdown_widths(heads: Sequence[Cell], rows: Iterable[Sequence[Cell]]) -> list[int]:
-    """Return the width of each column in cells, as Markdown."""
-    columns = zip(heads, *rows, strict=True)
-    return [max(3, *(cell_width(markdown_cell(cell)) for cell in column)) for column in columns]
+    heads, *rows = (_row_line(row, widths, grid.left) for row in lines)
+    table = [heads, f"| {' | '.join(rules)} |", *rows]
+    return "\n".join(table if grid.width is None else split_table(table, grid.width))
 
 
 def markdown_cell(cell: Cell) -> str:
@@ -150,29 +142,24 @@ def grid_of(table: Table, width: int | None = None) -> Grid:
     With a width, names are cut to `_WIDEST` cells, and a grid that is still too wide is split when it is
     written.
     """
+
+    def cell(kind: CellKind, text: str) -> Cell:
+        if kind is not CellKind.NAME or text == UNKNOWN:
+            return text
+        return Untrusted(text if width is None else _cut_name(text))
+
+    kinds = [column.kind for column in table.columns]
     heads = tuple(column.title for column in table.columns)
-    names = [number for number, column in enumerate(table.columns) if column.kind is CellKind.NAME]
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
-        tuple(
-            Untrusted(text) if number in names and text != UNKNOWN else text
-            for number, text in enumerate(row)
-        )
-        for row in table.rows
-    )
-    if width is not None:
-        rows = tuple(tuple(_cut_name(cell, _WIDEST) for cell in row) for row in rows)
-    left = (number for number, column in enumerate(table.columns) if column.kind is not CellKind.FIGURE)
-    return Grid(table.title, heads, rows, frozenset(left), width=width)
+    rows = tuple(tuple(map(cell, kinds, row)) for row in table.rows)
+    left = frozenset(number for number, kind in enumerate(kinds) if kind is not CellKind.FIGURE)
+    return Grid(table.title, heads, rows, left, width=width)
 
 
-def _cut_name(cell: Cell, width: int) -> Cell:
-    """Return a cell whose name is cut so far that it has at most `width` cells as Markdown."""
-    if isinstance(cell, str):
-        return cell
-    name = cell.name
-    while cell_width(code(name)) > width and cell_width(name) > 1:
+def _cut_name(name: str) -> str:
+    """Return a name cut so far that it has at most `_WIDEST` cells as Markdown."""
+    while cell_width(code(name)) > _WIDEST and cell_width(name) > 1:
         name = fit(name, cell_width(name) - 1)
-    return Untrusted(name, cell.after)
+    return name
 
 
 # Sections of a report (text, tables, lists and plots), and how they are written as Markdown.
