@@ -140,13 +140,17 @@ class Loading(Struct, frozen=True):
         return min(1.0, self.elapsed_s / self.expected_s)
 
     @property
+    def phase_words(self) -> str:
+        """Return the phase in words: "weights, phase 3 of 6"; "" if it is not known."""
+        number = "" if self.step is None else f"phase {self.step} of {self.steps}"
+        return ", ".join(filter(None, (self.phase, number)))
+
+    @property
     def words(self) -> str:
         """Return the phase and the times in words: "weights, phase 3 of 6, 3:10 of ~4:40 last time"."""
-        parts = [self.phase] if self.phase else []
-        if self.step is not None:
-            parts.append(f"phase {self.step} of {self.steps}")
+        parts = [self.phase_words] if self.phase_words else []
         if self.elapsed_s is None:
-            return ", ".join(parts)
+            return self.phase_words
         passed = minutes(self.elapsed_s)
         if self.expected_s is None:
             more = f", ~{minutes(self.left_s)} left in it" if self.left_s is not None else ""

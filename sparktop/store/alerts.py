@@ -96,17 +96,25 @@ def judge_health(alerts: ActiveAlerts, key: SourceKey, health: Health, when: Ins
     alerts.hold(alert_id, severity, key.name, failure.message, values, when, since=began, begins=said)
 
 
-def judge_router(alerts: ActiveAlerts, key: SourceKey, track: RouterTrack, when: Instant) -> None:
-    """Raise, update or clear the alert "deployments" of a router after a successful poll at `when`."""
+def judge_router(
+    alerts: ActiveAlerts, key: SourceKey, track: RouterTrack, loading: Mapping[str, str], when: Instant
+) -> None:
+    """Raise, update or clear the alert "deployments" of a router after a successful poll at `when`.
+
+    `loading` has the troubled deployments whose servers load, in words by id. Where these are all, and not
+    all that the router has, it is a remark.
+    """
     alert_id, troubles = f"{key.label}:deployments", track.deployment_troubles()
     if not troubles:
         alerts.clear(alert_id, when)
         return
-    (name, words), *others = troubles.items()
+    (name, words), *others = sorted(troubles.items(), key=lambda trouble: trouble[0] in loading)
     more = f"; and {len(others)} more deployment{'s' if len(others) > 1 else ''}" if others else ""
-    message = f"deployment {track.sample.shown_name(name)}: {words}{more}"
+    cause = f"; {loading[name]}" if name in loading else ""
+    message = f"deployment {track.sample.shown_name(name)}: {words}{cause}{more}"
     values: Values = {"deployments": len(troubles), "limit_failures": FAILS_A_MINUTE, "window_s": _MINUTE_S}
-    severity = Severity.CRITICAL if track.all_deployments_out else Severity.WARNING
+    severity = Severity.INFO if len(loading) == len(troubles) else Severity.WARNING
+    severity = Severity.CRITICAL if track.all_deployments_out else severity
     alerts.hold(alert_id, severity, key.name, clean(message, 300), values, when)
 
 

@@ -23,7 +23,15 @@ from sparktop.model.instant import Instant
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.ranks import RanksReading
 from sparktop.model.router import Fleet, RouterSample, SelfView
-from sparktop.model.snapshot import NODE_INTERVALS, BackendView, Kept, NodeView, Situation, Snapshot
+from sparktop.model.snapshot import (
+    NODE_INTERVALS,
+    BackendState,
+    BackendView,
+    Kept,
+    NodeView,
+    Situation,
+    Snapshot,
+)
 from sparktop.model.targets import Target, Thresholds, Watch
 from sparktop.rates import LinkKind
 from sparktop.store.alerts import (
@@ -268,12 +276,25 @@ class Store:
         elif isinstance(track, RouterTrack) and isinstance(reading, RouterSample):
             track.accept_sample(reading, when.wall, took_ms)
             judge_health(self._alerts, key, track.health, when)
-            judge_router(self._alerts, key, track, when)
+            judge_router(self._alerts, key, track, self._loading_deployments(track, when.at), when)
         elif isinstance(track, FleetTrack) and isinstance(reading, Fleet):
             track.accept_fleet(reading)
             judge_health(self._alerts, key, track.health, when)
         else:
             raise TypeError(f"{key.label} cannot take a {type(reading).__name__}")
+
+    def _loading_deployments(self, router: RouterTrack, at: float) -> dict[str, str]:
+        """Return which of a router's troubled deployments load their model, in words with the phase."""
+        troubled = router.deployment_troubles()
+        result: dict[str, str] = {}
+        for other, group in self._tracks.routing()[0] if troubled else ():
+            for deployment, name in (group.deployments or {}).items() if other is router else ():
+                track = self._tracks.backends.get(name or "")
+                if track is not None and track.view.state is BackendState.LOADING and deployment in troubled:
+                    loading = self.starts.view(track, at)
+                    phase = "" if loading is None else loading.phase_words
+                    result[deployment] = f"{name} loads its model{phase and f': {phase}'}"
+        return result
 
     def identify(self, key: SourceKey, identity: EngineIdentity | NodeIdentity) -> None:
         """Store what a source reports about itself; ignored if the source is not watched.

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
+from sparktop.analysis.summary import verdict
 from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import LITELLM, Deployment, RouterSample, RouterView
@@ -70,6 +71,22 @@ def test_failures_while_this_machine_slept_are_not_of_the_last_minute() -> None:
         counted = replace(told(world.at), failures={"d2": 40.0 if second > 10 else 0.0})
         world.store.accept(PROXY, counted, 3.0)
     assert (world.snapshot().alerts, view(world).deployment_troubles) == ((), {})
+
+
+def test_a_deployment_that_fails_while_its_server_loads_is_a_remark_with_this_cause() -> None:
+    """Not another server's failures; the top line names the server that loads, not the router."""
+    world = world_of()
+    world.fail(START, FailureKind.LOADING)
+    for second in (1, 11):
+        world.store.accept(PROXY, replace(told(START + second), failures={"d2": 5.0 * second}), 3.0)
+    (alert,) = world.snapshot().alerts
+    assert alert.severity is Severity.INFO
+    assert alert.message == "deployment d2: 50 failed answers within 60 s; b loads its model"
+    assert verdict(world.snapshot()).words == "b loads its model"
+    world.store.accept(PROXY, replace(told(START + 21), failures={"d1": 9.0, "d2": 110.0}), 3.0)
+    (alert,) = world.snapshot().alerts
+    assert alert.severity is Severity.WARNING
+    assert alert.message.startswith("deployment d1: 9 failed")
 
 
 def test_when_all_deployments_are_out_it_is_critical() -> None:
