@@ -8,13 +8,14 @@ import queue
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+
+from tests.programs import free_port, killed, served
 
 pytestmark = pytest.mark.outside
 
@@ -65,21 +66,15 @@ def engine() -> Iterator[tuple[str, queue.Queue[str]]]:
         def log_message(self, *_: object) -> None:
             """Log nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        server.daemon_threads = True
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}", asked
-        server.shutdown()
-        thread.join()
+    with served(Handler) as port:
+        yield f"127.0.0.1:{port}", asked
 
 
 @pytest.fixture
 def nobody(tmp_path: Path) -> str:
     """Return the path of a configuration with one backend, at an address on which nothing listens."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
-        url = f"http://127.0.0.1:{server.server_port}"
     path = tmp_path / "nobody.toml"
+    url = f"http://127.0.0.1:{free_port()}"
     path.write_text(f'[[backends]]\nname = "b"\nurl = "{url}"\n', encoding="utf-8")
     return str(path)
 
@@ -98,11 +93,8 @@ def started(
         stderr=subprocess.PIPE,
         text=True,
     )
-    with process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    with killed(process):
+        yield process
 
 
 def ran(words: list[str], env: dict[str, str], stdout: int = subprocess.PIPE) -> tuple[int, str, str]:

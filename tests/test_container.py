@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
-import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,7 @@ from sparktop.commands.export import LISTENING as EXPORT
 from sparktop.commands.serve import LISTENING as SERVE
 from sparktop.model.targets import AGENT_PORT
 from tests.agent.agent_process import listening
+from tests.programs import served
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,17 +31,6 @@ class Health(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         """Write nothing."""
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    """Yield the port of a server that is well."""
-    with HTTPServer(("127.0.0.1", 0), Health) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.process
@@ -61,11 +49,12 @@ def test_what_runs_is_well_until_it_hangs(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.outside
 @pytest.mark.parametrize("command", ["export", "serve"])
-def test_what_serves_is_asked_where_it_listens(command: str, port: int) -> None:
+def test_what_serves_is_asked_where_it_listens(command: str) -> None:
     """The port is that of --listen; without an answer the check fails and names the address."""
     words = ["/opt/sparktop/bin/python", "/opt/sparktop/bin/sparktop", command, "--insecure", "--listen"]
-    assert why_not([*words, f"0.0.0.0:{port}"]) is None
-    assert f"https://127.0.0.1:{port}" in (why_not([*words, f"0.0.0.0:{port}", "--tls-cert", "x"]) or "")
+    with served(Health) as port:
+        assert why_not([*words, f"0.0.0.0:{port}"]) is None
+        assert f"https://127.0.0.1:{port}" in (why_not([*words, f"0.0.0.0:{port}", "--tls-cert", "x"]) or "")
 
 
 def test_the_ports_are_those_of_the_program() -> None:

@@ -24,6 +24,15 @@ esac
 """
 
 
+@pytest.fixture
+def stub(tmp_path: Path) -> Path:
+    """Return the path of such a Python."""
+    path = tmp_path / "python"
+    path.write_text(STUB)
+    path.chmod(0o755)
+    return path
+
+
 def made(venv: Path, kind: str, stub: Path) -> tuple[list[str], list[str]]:
     """Run the script; return the lines that it writes, and the calls of Python."""
     calls = stub.with_name("calls")
@@ -47,11 +56,9 @@ def made(venv: Path, kind: str, stub: Path) -> tuple[list[str], list[str]]:
 
 
 @pytest.mark.parametrize("kind", ["run", "dev"])
-def test_the_first_line_says_what_takes_long(tmp_path: Path, kind: str) -> None:
+def test_the_first_line_says_what_takes_long(tmp_path: Path, stub: Path, kind: str) -> None:
     """It comes before the environment is made; where all is there, nothing is said and installed."""
-    stub, venv = tmp_path / "python", tmp_path / "new"
-    stub.write_text(STUB)
-    stub.chmod(0o755)
+    venv = tmp_path / "new"
     said, calls = made(venv, kind, stub)
     assert f"being installed into {venv}" in said[0]
     assert any("-m pip" in one for one in calls)
@@ -60,11 +67,8 @@ def test_the_first_line_says_what_takes_long(tmp_path: Path, kind: str) -> None:
     assert not any("-m pip" in one or "-m venv" in one for one in calls)
 
 
-def test_what_was_downloaded_is_installed_without_an_index(tmp_path: Path) -> None:
+def test_what_was_downloaded_is_installed_without_an_index(tmp_path: Path, stub: Path) -> None:
     """A second environment takes the packages of the first; the program runs from the tree."""
-    stub = tmp_path / "python"
-    stub.write_text(STUB)
-    stub.chmod(0o755)
     _, calls = made(tmp_path / "first", "run", stub)
     assert [one for one in calls if "-m pip" in one and " download " in one]
     _, calls = made(tmp_path / "second", "run", stub)
@@ -75,11 +79,8 @@ def test_what_was_downloaded_is_installed_without_an_index(tmp_path: Path) -> No
     assert "from sparktop.cli import program" in (tmp_path / "second/bin/sparktop").read_text()
 
 
-def test_a_terminal_shows_how_far_the_installation_is(tmp_path: Path) -> None:
+def test_a_terminal_shows_how_far_the_installation_is(tmp_path: Path, stub: Path) -> None:
     """`make install` and `make demo` share the code: packages are counted, and the build has its seconds."""
-    stub = tmp_path / "python"
-    stub.write_text(STUB)
-    stub.chmod(0o755)
     ours, theirs = pty.openpty()
     env = os.environ | {"PYTHON": str(stub), "CALLS": str(tmp_path / "calls"), "UV": ""}
     with subprocess.Popen(  # noqa: S603 - our own script

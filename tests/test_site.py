@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import importlib.util
 import os
-import threading
 from collections.abc import Iterator
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import SimpleHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from scripts.build_site import foreign_loads
 from scripts.build_site import main as build_site
 from tests.browser.chromium import PROGRAM, chromium
+from tests.programs import served
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -47,12 +47,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     """Yield the address at which the site is served."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with served(functools.partial(Quiet, directory=str(site))) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def test_every_document_is_a_page(site: Path) -> None:

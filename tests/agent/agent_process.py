@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.known import known
+from tests.programs import killed
+
 ROOT = Path(__file__).parent.parent.parent
 COMMAND = [sys.executable, "-m", "sparktop", "agent"]
 END_S = 120.0
@@ -60,17 +63,13 @@ def listening(command: str, home: Path, *words: str, **more: str) -> Iterator[Li
         stderr=subprocess.PIPE,
         text=True,
     )
-    with process:
-        try:
-            assert process.stderr is not None
-            said: list[str] = []
-            while not said or f": {command} on http" not in said[-1]:
-                line = process.stderr.readline()
-                assert line, said
-                said.append(line)
-            yield ListeningProcess(process, said)
-        finally:
-            process.kill()
+    with killed(process):
+        said: list[str] = []
+        while not said or f": {command} on http" not in said[-1]:
+            line = known(process.stderr).readline()
+            assert line, said
+            said.append(line)
+        yield ListeningProcess(process, said)
 
 
 def ran(home: Path, *words: str, stdin: str = "", **more: str) -> tuple[int, str, str]:

@@ -19,6 +19,7 @@ from sparktop.sources.replies import Reply
 from tests.agent.agent_process import COMMAND, END_S, environment
 from tests.agent.fake_machine import BOOT_ID, TABLE, FakeMachine, hung
 from tests.known import known
+from tests.programs import killed
 
 MOST_RSS_MB = 35.0
 """Of --stdio: Python with asyncio and no package."""
@@ -160,16 +161,13 @@ def test_a_process_answers_and_ends_with_the_connection(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
-    with process:
-        try:
-            known(process.stdin).write(b'{"processes": true}\n')
-            known(process.stdin).flush()
-            hello, reply = (decode(known(process.stdout).readline()) for _ in range(2))
-            text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
-            rss_kb = next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS:"))
-            assert process.communicate(timeout=END_S)[0] == b""
-        finally:
-            process.kill()
+    with killed(process):
+        known(process.stdin).write(b'{"processes": true}\n')
+        known(process.stdin).flush()
+        hello, reply = (decode(known(process.stdout).readline()) for _ in range(2))
+        text = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
+        rss_kb = next(int(line.split()[1]) for line in text.splitlines() if line.startswith("VmRSS:"))
+        assert process.communicate(timeout=END_S)[0] == b""
     assert hello.samples == ()
     assert reply.samples[-1].cpu.cores == os.cpu_count()
     assert reply.samples[-1].processes is not None

@@ -16,6 +16,7 @@ from sparktop.sources.ssh_remote import reader_bundle
 from tests.known import known
 from tests.nvml_shim import shim_states as states
 from tests.nvml_shim.conftest import Shim
+from tests.programs import killed
 from tests.sources.ssh.pythons import VERSIONS, python
 
 pytestmark = pytest.mark.process
@@ -38,18 +39,15 @@ def read(shim: Shim, program: str, state: str, folder: Path) -> tuple[GpuReading
         cwd=folder,
     )
     end = time.monotonic() + 120
-    with process:
-        try:
-            while time.monotonic() < end:
-                known(process.stdin).write(b"{}\n")
-                known(process.stdin).flush()
-                with suppress(WireError):
-                    reply = decode(known(process.stdout).readline())
-                    if reply.samples:
-                        assert reply.identity.driver == "580.126.09"
-                        return reply.samples[-1].gpus
-        finally:
-            process.kill()
+    with killed(process):
+        while time.monotonic() < end:
+            known(process.stdin).write(b"{}\n")
+            known(process.stdin).flush()
+            with suppress(WireError):
+                reply = decode(known(process.stdout).readline())
+                if reply.samples:
+                    assert reply.identity.driver == "580.126.09"
+                    return reply.samples[-1].gpus
     raise AssertionError("no sample within 120 s")
 
 
