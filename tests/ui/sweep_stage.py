@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from msgspec.structs import replace
 from textual.notifications import SeverityLevel
@@ -31,7 +32,7 @@ from stage.rehearsal import Rehearsal, RouterPart
 from tests.known import known
 from tests.sweep.made_results import made_level, made_sweep
 from tests.sweep.played_sweeps import Clock, PlayedSweep
-from tests.ui.board import Board
+from tests.ui.board import Board, Size
 
 PRESET = SweepSpec(
     "quick", targets=("spark-a", "proxy"), concurrency=(1, 2, 4), prompt_lengths=(100,), tg=4, runs=3
@@ -244,6 +245,15 @@ class SweepStage(Board):
         """Press the key, and let the countdown end."""
         await self.press(key)
         await self.counted_down()
+
+    @asynccontextmanager
+    async def running(self, *levels: tuple[str, int], size: Size = (120, 36)) -> AsyncIterator[Self]:
+        """Show sparktop with a sweep that has begun, of which these levels are done."""
+        async with self.on(size):
+            await self.start()
+            if levels:
+                self.play(*levels)
+            yield self
 
     async def counted_down(self) -> None:
         """Let the countdown end: the sweep starts."""

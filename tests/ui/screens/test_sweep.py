@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from sparktop.model.load import Level
 from sparktop.panels.sweep.table import default_key
 from sparktop.ui.screens.sweep import SweepPage, SweepScreen
 from tests.known import known
-from tests.ui.board import SIZES
+from tests.ui.board import SIZES, Size
 from tests.ui.sweep_stage import SweepStage, key
 
 
@@ -19,20 +21,24 @@ def stage(tmp_path: Path) -> SweepStage:
     return SweepStage(tmp_path)
 
 
-async def run_and_open(stage: SweepStage) -> None:
+@asynccontextmanager
+async def run_and_opened(stage: SweepStage, size: Size = (120, 36)) -> AsyncIterator[None]:
     """Play up to the middle of the third level, and open the full screen."""
-    await stage.start()
-    stage.play(("spark-a", 1), ("spark-a", 2)).run("spark-a", 4, 0, upto_s=1.5)
-    await stage.settled()
-    await stage.press("z")
+    async with stage.running(size=size):
+        stage.play(("spark-a", 1), ("spark-a", 2)).run("spark-a", 4, 0, upto_s=1.5)
+        await stage.settled()
+        await stage.press("z")
+        yield
 
 
-async def done_and_open(stage: SweepStage) -> None:
+@asynccontextmanager
+async def done_and_opened(stage: SweepStage, size: Size = (120, 36)) -> AsyncIterator[None]:
     """Play it to its end, and open the full screen."""
-    await stage.start()
-    stage.play()
-    await stage.finish()
-    await stage.press("z")
+    async with stage.running(size=size):
+        stage.play()
+        await stage.finish()
+        await stage.press("z")
+        yield
 
 
 def page(stage: SweepStage) -> SweepPage:
@@ -47,8 +53,7 @@ def chosen(stage: SweepStage) -> Level | None:
 
 async def test_every_page_has_exactly_the_size_of_the_terminal(stage: SweepStage) -> None:
     """All pages fill every terminal; below 60x16 it says what it needs."""
-    async with stage.on((80, 24)):
-        await done_and_open(stage)
+    async with done_and_opened(stage, (80, 24)):
         for keys, wanted in (
             ((), SweepPage.MAIN),
             (("v",), SweepPage.CURVES),
@@ -80,8 +85,7 @@ async def test_every_page_has_exactly_the_size_of_the_terminal(stage: SweepStage
 
 async def test_a_running_sweep_redraws_itself(stage: SweepStage) -> None:
     """Levels turn from running to done on the screen while it is open."""
-    async with stage.on((200, 50)):
-        await run_and_open(stage)
+    async with run_and_opened(stage, (200, 50)):
         assert "┐running┌" in stage.text
         assert "tok/s" in stage.text
         assert "running" in stage.text.splitlines()[-8:][0] or "0/3 runs" in stage.text
@@ -95,8 +99,7 @@ async def test_a_running_sweep_redraws_itself(stage: SweepStage) -> None:
 
 async def test_arrows_choose_a_level_and_enter_says_why(stage: SweepStage) -> None:
     """From the newest level, by keys and wheel; none of one ahead; a reference stays while levels come."""
-    async with stage.on():
-        await run_and_open(stage)
+    async with run_and_opened(stage):
         await stage.press("down")
         assert chosen(stage) == key("proxy", 1)
         await stage.press("up")
@@ -128,36 +131,30 @@ async def test_a_click_chooses_the_level_and_a_second_opens_it(
     stage: SweepStage, size: tuple[int, int]
 ) -> None:
     """The row that is clicked is the row that is drawn there, beside the curves as well as below them."""
-    async with stage.on(size):
-        await done_and_open(stage)
+    async with done_and_opened(stage, size):
         lines = stage.text.splitlines()
         y = next(i for i, line in enumerate(lines) if "B proxy   c2" in line and "batch" not in line)
         x = lines[y].index("B proxy   c2")
-        await stage.click(*(x, y))
-        await stage.pilot.pause()
+        await stage.click(x, y)
         assert chosen(stage) == key("proxy", 2)
-        await stage.click(*(x, y))
-        await stage.pilot.pause()
+        await stage.click(x, y)
         assert "┐why?┌ proxy c = 2" in stage.text
 
 
 async def test_a_click_on_the_highlighted_level_opens_it(stage: SweepStage) -> None:
     """The level that is highlighted before any was chosen is selected as one that was."""
-    async with stage.on():
-        await done_and_open(stage)
+    async with done_and_opened(stage):
         view = known(stage.full._view)
         level = default_key(view)
         assert chosen(stage) is None
         y = next(row for row, drawn in stage.full._level_by_row.items() if drawn == level)
         await stage.click(stage.full._levels_left_edge, y)
-        await stage.pilot.pause()
         assert page(stage) is SweepPage.EVIDENCE
 
 
 async def test_published_tables_go_round(stage: SweepStage) -> None:
     """Key R lays one table after another over the curves, names it and its source, and ends with none."""
-    async with stage.on():
-        await done_and_open(stage)
+    async with done_and_opened(stage):
         seen = []
         while True:
             await stage.press("R")
@@ -174,18 +171,15 @@ async def test_published_tables_go_round(stage: SweepStage) -> None:
 
 async def test_the_footer_is_a_row_of_buttons(stage: SweepStage) -> None:
     """A click on a label does what its key does: evidence of the newest run, of the other ones, and back."""
-    async with stage.on():
-        await done_and_open(stage)
+    async with done_and_opened(stage):
         for word, seen in (("why", "run 3, 4 requests"), ("other run", "run 1, "), ("back", "┐sweep quick┌")):
-            await stage.click(*(stage.footer.index(word), 35))
-            await stage.pilot.pause()
+            await stage.click(stage.footer.index(word), 35)
             assert seen in stage.text
 
 
 async def test_history_and_comparison_lead_to_the_results(stage: SweepStage) -> None:
     """Key c opens the list of results with this one marked; h from a result goes back to the same list."""
-    async with stage.on():
-        await done_and_open(stage)
+    async with done_and_opened(stage):
         await stage.press("c")
         assert type(stage.top()).__name__ == "HistoryScreen"
         assert "c compares them" in stage.toasts()[-1]
@@ -202,8 +196,7 @@ async def test_history_and_comparison_lead_to_the_results(stage: SweepStage) -> 
 
 async def test_other_limits_are_answered_by_its_levels(stage: SweepStage) -> None:
     """`l` asks for limits and shows the answer on a screen of its own; a wrong limit is named."""
-    async with stage.on((120, 36)):
-        await done_and_open(stage)
+    async with done_and_opened(stage):
         await stage.press("l", *"ttft_p50_ms=1500", "enter")
         await stage.settled()
         told = ("at least", "best estimate", "perhaps")

@@ -94,9 +94,7 @@ async def test_done_stays_as_a_band_until_it_is_dismissed(stage: SweepStage) -> 
 
 async def test_x_twice_stops_and_says_what_is_kept(stage: SweepStage) -> None:
     """The first press only asks; the second ends the load, and the file holds what is done."""
-    async with stage.on((80, 24)):
-        await stage.start()
-        stage.play(("spark-a", 1), ("spark-a", 2))
+    async with stage.running(("spark-a", 1), ("spark-a", 2), size=(80, 24)):
         await stage.press("x")
         assert not stage.stopped_by()
         assert stage.toasts()[-1] == "press x again to stop the sweep; what is done is kept"
@@ -156,9 +154,7 @@ async def test_without_servers_s_says_so(tmp_path: Path) -> None:
 
 async def test_the_band_opens_the_full_screen(stage: SweepStage) -> None:
     """z, Enter and a second click on the band show the sweep on the whole screen; esc goes back."""
-    async with stage.on():
-        await stage.start()
-        stage.play(("spark-a", 1))
+    async with stage.running(("spark-a", 1)):
         for keys in (("z",), ("enter",)):
             await stage.press(*keys)
             assert isinstance(stage.top(), SweepScreen)
@@ -167,8 +163,7 @@ async def test_the_band_opens_the_full_screen(stage: SweepStage) -> None:
         await stage.press("down")
         assert stage.app.overview.selected != SWEEP
         for _ in range(2):
-            await stage.click(*(20, 3))
-            await stage.pilot.pause()
+            await stage.click(20, 3)
         assert isinstance(stage.top(), SweepScreen)
 
 
@@ -294,8 +289,7 @@ async def test_the_band_is_there_in_every_view_and_a_second_sweep_is_refused(sta
 )
 async def test_a_runner_that_fails_is_a_line(stage: SweepStage, error: Exception, words: str) -> None:
     """The band and a toast say what went wrong, no empty file is left, and the monitor goes on."""
-    async with stage.on():
-        await stage.start()
+    async with stage.running():
         stage.runner.fail(error)
         await stage.over()
         assert "┐failed┌" in stage.text
@@ -308,9 +302,7 @@ async def test_a_runner_that_fails_is_a_line(stage: SweepStage, error: Exception
 
 async def test_quitting_asks_while_a_sweep_runs(stage: SweepStage) -> None:
     """No goes on; yes stops the load, saves, and leaves."""
-    async with stage.on():
-        await stage.start()
-        stage.play(("spark-a", 1))
+    async with stage.running(("spark-a", 1)):
         await stage.press("q", "n")
         assert not stage.stopped_by()
         await stage.press("ctrl+q", "ctrl+q")
@@ -324,9 +316,7 @@ async def test_quitting_asks_while_a_sweep_runs(stage: SweepStage) -> None:
 
 async def test_a_second_ctrl_c_quits_at_once(stage: SweepStage) -> None:
     """The first asks while a sweep runs, in a dialog too; the second stops the load and saves."""
-    async with stage.on((80, 24)):
-        await stage.start()
-        stage.play(("spark-a", 1))
+    async with stage.running(("spark-a", 1), size=(80, 24)):
         await stage.press("question_mark", "ctrl+c")
         assert isinstance(stage.top(), QuitScreen)
         assert not stage.stopped_by()
@@ -337,9 +327,8 @@ async def test_a_second_ctrl_c_quits_at_once(stage: SweepStage) -> None:
 
 async def test_leaving_in_any_other_way_saves_too(stage: SweepStage) -> None:
     """An application that ends while a sweep runs calls it off and waits until it is saved."""
-    async with stage.on():
-        await stage.start()
-        stage.play(("spark-a", 1))
+    async with stage.running(("spark-a", 1)):
+        pass
     assert stage.stopped_by() == "the program ended"
     (kept,) = earlier_results(stage.folder, 0)
     assert kept.status == "cancelled"
@@ -351,7 +340,7 @@ async def test_a_generator_that_does_not_end_does_not_hold_the_program(
     """One that is silent after it was cancelled is ended with the program."""
     monkeypatch.setattr("sparktop.sweep.session.LEAVE_S", 0.01)
     monkeypatch.setattr(PlayedRunner, "end", lambda *_: None)
-    async with stage.on():
-        await stage.start()
+    async with stage.running():
+        pass
     assert stage.stopped_by() == "the program ended"
     assert known(stage.sweeping._task).cancelled()
