@@ -224,7 +224,7 @@ def _rate_parts(moment: SweepMoment) -> list[str]:
     """Return how far a replay is, and the rates of a load of requests per second; empty for other loads."""
     parts = []
     if moment.trace_at_s is not None and moment.trace_s is not None:
-        parts.append(f"{duration_words(moment.trace_at_s)} of {duration_words(moment.trace_s)}")
+        parts.append(f"replayed {duration_words(moment.trace_at_s)} of {duration_words(moment.trace_s)}")
     if moment.requests_per_s is not None:
         sent_per_s, completed_per_s = moment.requests_per_s
         parts.append(f"{sent_per_s:.2f} /s sent, {completed_per_s:.2f} /s completed")
@@ -264,7 +264,7 @@ def _doubt_parts(level: LevelResult) -> list[str]:
     """Return how many requests failed, the reasons to doubt a level, why it is slow, and small errors."""
     parts = []
     if level.requests.failed:
-        parts.append(f"{level.requests.failed} of {level.requests.ended} failed")
+        parts.append(f"{level.requests.failed} of {level.requests.ended} requests failed")
     marks = marks_of(level)
     words = {kind: dict.fromkeys(mark.word for mark in marks if mark.kind is kind) for kind in MarkKind}
     return parts + [f"{kind.value}: {', '.join(of_kind)}" for kind, of_kind in words.items() if of_kind]

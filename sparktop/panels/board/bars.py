@@ -34,8 +34,8 @@ _WIDE = 90
 _SUBJECT = 24
 """Cells to which the name of what fails is cut, if it does not fit otherwise."""
 _RATE_WINDOW = " over 10 s"
-_FIVE_DIGITS = 9999.5
-"""From this rate on, it is shown with five digits and a comma."""
+_FOUR_DIGITS, _FIVE_DIGITS = 999.5, 9999.5
+"""From these values on, a count has four digits and a comma, and a rate five."""
 HELP = "?"
 """The key that shows the help."""
 
@@ -147,7 +147,8 @@ def _rate_width(total: Sum) -> int:
 
 
 def _count_width(total: Sum) -> int:
-    return len(total.sign) + 3
+    """Return the cells of a count: all its digits up to five, as the lists below have them, and its sign."""
+    return len(total.sign) + (3 if (total.value or 0.0) < _FOUR_DIGITS else 5)
 
 
 def _pieces_row(pieces: Sequence[Row], gap: int) -> Row:

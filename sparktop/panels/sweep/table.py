@@ -485,7 +485,7 @@ def side_by_side_tables(view: SweepView, width: int, height: int) -> list[Row]:
     for first_level in range(0, len(levels), max(1, table_rows_each)):
         part = levels[first_level : first_level + table_rows_each]
         rows = [
-            table_heading(view, cells, len(levels)),
+            table_heading(view, cells, None if first_level else len(levels)),
             *(level_row(view, level, results.get(level.key), cells) for level in part),
         ]
         tables.append(rows)
@@ -603,7 +603,7 @@ def _legend_row(view: SweepView, above: int, below: int, width: int) -> Row:
     `above` and `below` are the numbers of levels that are hidden there.
     """
     hidden = [f"{sign} {count}" for sign, count in (("↑", above), ("↓", below)) if count]
-    more: Row = [label(f"{' '.join(hidden)} more, {'PgDn' if below else 'PgUp'}")] if hidden else []
+    more: Row = [label(f"{' '.join(hidden)} more levels, {'PgDn' if below else 'PgUp'}")] if hidden else []
     row = [label("  "), *_signs_row(view, columns_for(view, width), width - row_width(more) - 2)]
     tried = [load for search in view.searches for load in search.tried if load.holds is not None]
     has_more = any(len(_main_marks(one)) > 1 for one in view.rows)

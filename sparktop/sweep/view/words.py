@@ -254,8 +254,8 @@ def conversation_facts(level: LevelResult) -> Iterator[tuple[str, str]]:
     if turns := known_words(*medians):
         yield "TTFT by turn", f"{', '.join(turns)} ms (p50)"
     cache = known_words(
-        ("{:.1f} % of the prompts as answers report", agents.cached_percent),
-        ("{:.1f} % of the prompts by counters", agents.server_cached_percent),
+        ("{:.0f} % of the prompts as answers report", agents.cached_percent),
+        ("{:.0f} % of the prompts of all calls by counters", agents.server_cached_percent),
         ("{:.1f} × the new tokens computed", agents.amplification),
     )
     if cache:

@@ -13,6 +13,7 @@ from sparktop.demo.scenario import SCENARIOS
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.event import Alert, Severity
 from sparktop.model.node import NodeSample, Workload, Workloads
+from sparktop.model.router import Sum
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import SEARCHED_PORTS
 from sparktop.panels.board.bars import footer_row, header_row
@@ -42,6 +43,12 @@ def test_header_and_footer_fit(broken: Snapshot, width: int) -> None:
     footer, spots = footer_row([("q", "quit"), ("?", "help")] * 20, width)
     assert row_width(footer) == width
     assert all(end <= width for _, end, _ in spots)
+
+
+def test_a_count_of_thousands_has_the_digits_that_the_lists_show(broken: Snapshot) -> None:
+    """Also a lower bound of it, beside the totals of the wall."""
+    totals = replace(broken.totals, running=Sum(2285.0, 1, 2))
+    assert "run ≥2,285 " in row_text(header_row(replace(broken, totals=totals, alerts=()), 200))
 
 
 @pytest.mark.long

@@ -231,11 +231,12 @@ def test_the_board_says_how_far_the_replay_is() -> None:
     assert moment.requests_per_s == pytest.approx((2.0, 1.0), rel=0.05)
     text = " ".join("".join(word for word, _ in row) for row in now_rows(view.view(), 76))
     assert "replayed 1 min of 11 min 15 s" in text
-    assert "2.00 /s sent, 1.00 /s completed" in text
+    rates = "2.00 /s sent, 1.00 /s completed"
+    assert rates in text
     words = "a, 0.00741 /s of mooncake.jsonl: run 1 of 1"
     assert words in text
     line = progress_line(view.line_view(), 200)
-    assert line.startswith(f"{words} · 1 min of 11 min 15 s · 2.00 /s sent, 1.00 /s completed · 3 in flight")
+    assert line.startswith(f"{words} · replayed 1 min of 11 min 15 s · {rates} · 3 in flight")
 
 
 def test_the_share_of_a_sweep_that_may_add_levels_is_of_its_time_and_never_falls() -> None:

@@ -265,7 +265,7 @@ def test_the_details_say_why_conversations_ended() -> None:
     facts = dict(conversation_facts(level))
     assert facts["Ended early"] == "2 (context 2): too long"
     assert facts["Compactions"] == "3"
-    assert facts["From cache"] == "92.0 % of the prompts as answers report, 2.0 × the new tokens computed"
+    assert facts["From cache"] == "92 % of the prompts as answers report, 2.0 × the new tokens computed"
 
 
 def said(holds: Holds, *conditions: str) -> str:
