@@ -762,15 +762,15 @@ def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     return (
         RuleCheck(
             "convoys",
-            "Is the second half of a burst on one backend?",
+            "Does one backend end its part of a burst last?",
             "half-load spread",
             None if split is None else split.part_spread,
             CONVOY_PART,
-            "when half of a burst's requests have ended: how unevenly the others are split; random routing "
-            "gives 1; only bursts that began evenly count",
+            "a sign that the next burst goes to the others: how unevenly a burst that began evenly is split "
+            "once half of its requests have ended; random routing gives 1",
             "×",
             1,
-            shown="imbalance of that half",
+            shown="unevenness at half a burst",
             but=missing,
             is_rare=times < CONVOY_TIMES,
         ),
@@ -894,9 +894,10 @@ def ahead_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             100 * SKEW,
             f"how far the mean load of {balance.skew_backend or 'the fullest'} is above its even share",
             "%",
+            shown="above its share",
             but=_first_unmet(
                 _known(balance, balance.skew),
-                (steady is not None and steady >= STEADY, "the lead moves too much: a swing, or chance"),
+                (steady is not None and steady >= STEADY, "its lead moves, as in a swing or by chance"),
                 (changes is not None and changes <= SKEW_CHANGES, "another one overtakes it"),
                 (
                     even is not None and even < 100 * EVEN_SHARE,
