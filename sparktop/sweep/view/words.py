@@ -312,7 +312,7 @@ def _rates_sentence(levels: Sequence[LevelResult]) -> str:
     """Return the sentence for the levels of one prompt length, in ascending order of rates."""
     # A level within which the sweep ended shows no rate that the target can take.
     cut = [level for level in levels if level.is_cut_short]
-    complete = [level for level in levels if level not in cut]
+    complete = [level for level in levels if not level.is_cut_short]
     kept_rates = list(takewhile(lambda level: not _is_overloaded(level), complete))
     failing = complete[len(kept_rates)] if len(kept_rates) < len(complete) else None
     parts = []
@@ -682,12 +682,10 @@ def _words_beyond_best(
     elif target.slots is not None and most >= target.slots:
         yield f"requests beyond its {target.slots} slots wait"
     elif is_rising(levels, metric):
-        is_last = most == result.plan.climb_to
-        yield (
-            f"still rising at c = {most}, the largest tried"
-            if is_last
-            else f"still rising: try c = {2 * most}"
-        )
+        next_step = f": try c = {2 * most}"
+        if most == result.plan.climb_to:
+            next_step = f" at c = {most}, the largest tried"
+        yield f"still rising{next_step}"
 
 
 def main_rate_words(level: LevelResult) -> str:
