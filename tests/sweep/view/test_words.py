@@ -49,6 +49,7 @@ from sparktop.sweep.result.results import (
 )
 from sparktop.sweep.terms.definitions import CUT_SHORT
 from sparktop.sweep.view.capacity import answer_words
+from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.words import conversation_facts, conversation_sentence, rate_sentence, slo_sentences
 from tests.sweep.made_results import made_level, made_sweep
@@ -257,6 +258,8 @@ def test_the_answer_is_up_to_how_many_agents_the_first_token_comes_soon() -> Non
         "4 agents: TTFT p90 520 ms after a tool, 92 % of the prompts from the cache; "
         "8 agents: TTFT after a tool p90 over 2 s (3,400 ms)"
     )
+    alone = conversation_sentence(target(agents_level(4, None, first_ms=latency(900, 3400))))
+    assert alone == "4 agents: TTFT of first calls p90 over 2 s (3,400 ms)"
 
 
 def test_the_details_say_why_conversations_ended() -> None:
@@ -529,6 +532,7 @@ def test_one_target_keeps_up_with_the_trace() -> None:
         "87 % of the "
         "prompt tokens cached)"
     )
+    assert "Arrivals" not in dict(level_facts(replayed_level(500)))  # none were counted
 
 
 def test_the_latencies_of_two_targets_on_one_trace_are_compared() -> None:
