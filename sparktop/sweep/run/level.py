@@ -109,19 +109,20 @@ _TOO_FEW_SENT = {LimitKind.CLIENT, LimitKind.CLIENT_OR_ROUTER}
 def limit_side(
     prepared: PreparedTarget,
     log: ServerLog,
-    loaded: Sequence[Span],
+    runs: Sequence[Span],
     busy: Mapping[str, float],
     most_at_once: int,
 ) -> LimitSide | None:
-    """Return what held the servers of `prepared` back while requests were in flight; None if unknown.
+    """Return what held the servers of `prepared` back in a level; None if unknown.
 
-    `loaded` has the spans of time with requests in flight, `busy` the mean batch size by server,
-    `most_at_once` the largest number of requests in flight.
+    `runs` has the span of time of each run, from its first request to the end of its last, with the times
+    between in which no user asked. `busy` has the mean batch size by server, `most_at_once` the largest
+    number of requests in flight.
     """
     names, target = prepared.backends, prepared.target
     machines = {name: prepared.machines_of.get(name, ()) for name in names}
     router = target.name if target.kind is TargetKind.ROUTER else None
-    limits = log.limits(machines, prepared.slots, loaded, router)
+    limits = log.limits(machines, prepared.slots, runs, router)
     if not limits:
         return None
     name, limit = level_limit(limits, busy)
@@ -246,7 +247,11 @@ class LevelRecord(Struct, eq=False):
             uncounted = uncounted_columns([*failed, *self.cut], run_starts(self._requests()))
             result = result.model_copy(update={"uncounted": uncounted})
         samples = {name: log.servers(name, self.spans) for name in self.prepared.backends}
-        loaded = in_flight((trace.start, trace.end) for trace in self._requests())
+        requests = self._requests()
+        loaded = in_flight((trace.start, trace.end) for trace in requests)
+        ran = [
+            (min(trace.start for trace in run), max(trace.end for trace in run)) for run in by_run(requests)
+        ]
         facts = self._facts_with_samples(log, samples, loaded)
         served = dict(result.served_by)
         if not served and not facts.fell and self.prepared.target.kind is TargetKind.ROUTER:
@@ -275,7 +280,7 @@ class LevelRecord(Struct, eq=False):
                 "context": context_part(self.level, self.contexts, self.traces, self._measured_growth()),
                 "left": self.left,
                 "beside": self.beside,
-                "limited_by": limit_side(self.prepared, log, loaded, batches, self.most_in_flight),
+                "limited_by": limit_side(self.prepared, log, ran, batches, self.most_in_flight),
             }
         )
         judged = {"validity": judge(self.plan, result, facts), "notes": notes_on(result, facts)}

@@ -323,7 +323,7 @@ class ServerLog:
         spans: Sequence[Span],
         router: str | None,
     ) -> dict[str, Limit]:
-        """Return what held each server of a level back while requests were in flight (`spans`), by name.
+        """Return what held each server of a level back during its runs (`spans`), by name.
 
         `machines_of` has the names of the machines of each server, `slots` the most requests that a server
         runs at once, where it reports that. A server of which there are too few samples is left out.

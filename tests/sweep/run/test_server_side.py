@@ -26,6 +26,7 @@ from sparktop.model.yardsticks import PastSetup, PublishedRates, SteadyLoad, Yar
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
+from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import (
     PreparedTarget,
@@ -106,6 +107,18 @@ def test_who_served_a_level_is_unknown_after_a_restart(start: float, served: dic
     )
     made.add_growth(rest, rest, {"a": first, "b": second})
     assert made.result(ServerLog(), {}).served_by == served
+
+
+def test_a_level_in_which_the_server_mostly_rests_is_limited_by_its_client() -> None:
+    """The time in which no user asks is a part of the level, the pause between two runs is not."""
+    made, log = record(), ServerLog()
+    begins = [(run, 100.0 * run + 14.0 * call) for run in range(2) for call in range(5)]
+    made.traces = [RequestTrace(f"r{at}", at, run, arrivals=[(at + 2.5, 60)]) for run, at in begins]
+    for second in range(160):
+        works = any(at <= second <= at + 2.5 for _, at in begins)
+        log.accept(SourceKey.backend("a"), sample(float(second), float(works), 40.0 * second))
+    limit = known(made.result(log, {}).limited_by)
+    assert (limit.kind, limit.reason) == ("client", "no request in 75 % of the time; none waits")
 
 
 def test_a_server_rests_once_nothing_runs_or_waits() -> None:
