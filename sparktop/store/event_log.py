@@ -303,14 +303,16 @@ class ActiveAlerts:
         when: Instant,
         *,
         since: Instant | None = None,
+        unseen: bool = False,
         begins: str | None = None,
         silent: bool = False,
     ) -> None:
         """Raise the alert `alert_id` about `subject`, or update it if it is active.
 
         `values` are the numbers that show the condition, `when` is the time of the sample that showed it,
-        `since` the time at which it began (None: `when`); an active alert keeps its beginning. `begins` is
-        the message of the event at the beginning (None: `message`). With `silent`, no event is added here or
+        `since` the time at which it began (None: `when`); an active alert keeps its beginning. With `unseen`,
+        nothing has shown the condition before `when`: only since then it has its severity. `begins` is the
+        message of the event at the beginning (None: `message`). With `silent`, no event is added here or
         by `clear`; the caller adds the events.
         """
         start = since or when
@@ -318,7 +320,7 @@ class ActiveAlerts:
         most_severe: Severity = severity
         worst_since: datetime | None = when.wall
         if old is None:
-            worst_since = start.wall
+            worst_since = when.wall if unseen else start.wall
         elif old.worst is not None and old.worst.rank >= severity.rank:
             most_severe, worst_since = old.worst, old.worst_since
         alert = Alert(

@@ -58,8 +58,9 @@ class CurrentFindings:
                 alert_id = finding.alert_id
                 message = clean(finding.said, _LONGEST)
                 since = None if finding.lasted_s is None else when.before(finding.lasted_s)
+                subject, values = finding.subject, finding.values
                 alerts.hold(
-                    alert_id, finding.severity, finding.subject, message, finding.values, when, since=since
+                    alert_id, finding.severity, subject, message, values, when, since=since, unseen=True
                 )
                 held_ids.add(alert_id)
         for alert_id in self._alerts - held_ids:

@@ -92,6 +92,8 @@ def test_an_alert_names_requests_that_run_for_nobody() -> None:
     assert "works for nobody: 3 requests, 0 connections for 1 min" in alert.message
     lasted_s = stage.store.snapshot().at - known(alert.since_s)
     assert abs(lasted_s - float(alert.values["window_s"] or 0)) <= 1
+    unseen_s = (known(alert.worst_since) - alert.since).total_seconds()
+    assert 30 <= unseen_s < lasted_s, "the screen named nothing until then"
     assert [*value_texts(alert.values, alert.message)][1:] == [
         "0 connections of monitors",
         "alert after 30 s",
