@@ -277,10 +277,10 @@ def standstills(snapshot: Snapshot) -> Table:
     """Return a table of the backends that make no progress: the verdict, for how long, and what is known."""
     return table(
         "No progress",
-        [stuck for stuck in snapshot.backends if stuck.progress is not None],
-        _BACKEND,
-        word("state", lambda view: view.state_text),
-        name("what", lambda stuck: stuck.progress.sentence if stuck.progress else None, _LONG),
+        [(stuck, stuck.progress) for stuck in snapshot.backends if stuck.progress is not None],
+        name("backend", lambda row: row[0].name),
+        word("state", lambda row: row[0].state_text),
+        name("what", lambda row: row[1].sentence.removeprefix("no progress "), _LONG),
     )
 
 

@@ -23,7 +23,9 @@ from sparktop.model.node import (
 from sparktop.model.snapshot import BackendState, BackendView
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.panels.board.events import value_texts
+from sparktop.report.tables import standstills
 from sparktop.store import SourceKey
+from tests.known import known
 from tests.store.conftest import World
 
 BACKEND = SourceKey.backend("a")
@@ -114,6 +116,8 @@ def test_a_hang_is_named_and_its_end_too(still: GpuReading) -> None:
     assert world.run(10, HELD, still).word is Progress.STILL
     assert world.server.state.value == "no progress"
     assert "nothing has moved for 10 s" in world.server.state_rule
+    (row,) = standstills(world.store.snapshot()).rows
+    assert [*row][1:] == ["no progress", f"for 10 s: {known(world.server.progress).why}"]
     assert world.run(50, HELD, still).server.state is BackendState.SUSPECT
     (alert,) = (alert for alert in world.store.snapshot().alerts if alert.id.endswith("stuck"))
     said = [*value_texts(alert.values)]
