@@ -526,16 +526,21 @@ class BackendView(Struct, frozen=True, eq=False):
         return self.in_sweep and self.state in _FULL
 
     @property
-    def state_text(self) -> str:
-        """Return the state; "queueing lately" for one of the last `state_window_s`, not of this moment.
+    def is_state_past(self) -> bool:
+        """Whether the state is one of the last `state_window_s`, not of this moment.
 
         "bored" has nothing to add: it means little or no work now, and some in these seconds. A state that a
-        sweep of this program causes is marked instead: "queueing (sweep)".
+        sweep of this program causes is marked instead.
         """
+        is_past = self.state_window_s is not None and self.state is not BackendState.BORED
+        return is_past and not self.is_full_by_sweep
+
+    @property
+    def state_text(self) -> str:
+        """The state; "queueing lately" where it is past, "queueing (sweep)" where a sweep causes it."""
         if self.is_full_by_sweep:
             return f"{self.state.value} (sweep)"
-        is_past = self.state_window_s is not None and self.state is not BackendState.BORED
-        return f"{self.state.value} lately" if is_past else self.state.value
+        return f"{self.state.value} lately" if self.is_state_past else self.state.value
 
 
 class NodeHistory(Struct, frozen=True):
@@ -598,7 +603,7 @@ class Headroom(Struct, frozen=True):
     slope_bytes_per_s: float | None = None
     """Change of headroom over the last minutes; None where it cannot be distinguished from noise."""
     window_s: float | None = None
-    """Seconds over which the slope was measured."""
+    """Seconds over which the slope was measured, or looked for; None while they are too few."""
     until_limit_s: float | None = None
     """Seconds until the critical limit at this pace; None when headroom does not fall."""
     limit_bytes: int | None = None

@@ -28,6 +28,7 @@ from sparktop.model.snapshot import BackendState, Limit, LimitKind, Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
 from sparktop.panels.machine.detail import node_detail
 from sparktop.panels.machine.panel import node_panel
+from sparktop.panels.parts.figures import state_words
 from sparktop.panels.parts.graph import TimeAxis, TimeWindow
 from sparktop.panels.parts.text import row_text
 from sparktop.report import html, text_snapshot
@@ -74,9 +75,9 @@ def test_queueing_beside_nothing_waiting_says_that_it_was(world: World) -> None:
         waiting = float(second % 3 > 0)
         view = world.lane(1000 + second, running=4.0, waiting=waiting, generation_tokens=100.0 * second)
         if second >= 10:
-            seen.add((view.state_text, view.waiting))
+            seen.add((*dict.fromkeys(state_words(view)), view.waiting))
             assert view.waiting or verdict(world.snapshot()).words == "1 queueing lately"
-    assert seen == {("queueing", 1.0), ("queueing lately", 0.0)}
+    assert seen == {("queueing", 1.0), ("queueing lately", "was queueing", "queued", 0.0)}
 
 
 def test_preemptions_between_two_scrapes_make_a_state() -> None:

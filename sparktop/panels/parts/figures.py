@@ -204,6 +204,13 @@ SHORT_STATES = {
 }
 """Words of eight letters or fewer for states with longer names, for narrow places."""
 
+_SHORT_PAST = {
+    BackendState.PREEMPTING: "preempted",
+    BackendState.KV_FULL: "was full",
+    BackendState.QUEUEING: "queued",
+}
+"""The same for states that are past; others are short enough with "was"."""
+
 
 def state_role(view: BackendView) -> str:
     """Return the role of a backend's state: calm where a sweep of this program explains it."""
@@ -212,6 +219,9 @@ def state_role(view: BackendView) -> str:
 
 def state_words(view: BackendView) -> tuple[str, ...]:
     """Return texts for a backend's state, the longest first."""
+    if view.is_state_past:
+        was = f"was {view.state.value}"
+        return view.state_text, was, _SHORT_PAST.get(view.state, was)
     by_sweep = (_SHORT_BY_SWEEP.get(view.state),) if view.is_full_by_sweep else ()
     texts = (view.state_text, *by_sweep, view.state.value, SHORT_STATES.get(view.state))
     return tuple(text for text in texts if text is not None)

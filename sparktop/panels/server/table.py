@@ -14,7 +14,6 @@ from sparktop.graphics.cells import cell_width, fit
 from sparktop.model.snapshot import BackendState, BackendView, Latency
 from sparktop.panels.parts.figures import (
     LIVE,
-    SHORT_STATES,
     alarm,
     failure_role,
     figure,
@@ -73,7 +72,7 @@ def _p95_run(latency: Latency) -> Run:
 def _state_run(view: BackendView, width: int = _STATE) -> Run:
     """Return a backend's state, with its time window if that fits into the column."""
     fitting = (text for text in state_words(view) if cell_width(text) <= width)
-    return next(fitting, view.state.value), state_role(view)
+    return next(fitting, state_words(view)[-1]), state_role(view)
 
 
 _COLUMNS = (
@@ -271,7 +270,7 @@ def short_entry(view: BackendView, name: str, width: int, *, selected: bool = Fa
     run, wait = numbers.count(view.running, 4).strip(), numbers.count(view.waiting, 4).strip()
     row: Row = [
         (name, "title"),
-        (f" {fit(SHORT_STATES.get(view.state, view.state.value), _SHORT_STATE)}", state_role(view)),
+        (f" {fit(state_words(view)[-1], _SHORT_STATE)}", state_role(view)),
         figure(numbers.rate(view.generation_tps, 5)),
         (f" {run}+{wait}", wait_role(view) if view.running is not None else "muted"),
     ]

@@ -37,7 +37,7 @@ _HEAD = 12
 """Cells of the first column: keys, labels and signs."""
 _STATE_NOTES = (
     ("… (sweep)", "a sweep of this viewer fills it on purpose: this is not counted as an alert"),
-    ("… lately", "true of the last 10 s, but not of this moment"),
+    ("… lately", "true of the last 10 s, but not of this moment; where it is narrow: was …"),
     ("GPU, clock", "GPU idle, clock normal, GPU throttled: of a machine now; servers are busy, bored, idle"),
 )
 FIGURES = (

@@ -32,7 +32,7 @@ from sparktop.panels.board.events import events_screen
 from sparktop.panels.board.layout import Boxes, Drawn, PanelKey
 from sparktop.panels.board.scene import Scene, flatten
 from sparktop.panels.board.view import Preset, Sort, View
-from sparktop.panels.parts.figures import SHORT_STATES
+from sparktop.panels.parts.figures import state_words
 from sparktop.panels.parts.text import Row, graph_columns, graph_starts, row_text
 from stage.rehearsal import Outage, Rehearsal
 from tests.panels.drawn import SIZES, board, flat, largest_blank, texts
@@ -119,7 +119,7 @@ def test_every_node_and_backend_and_the_verdict_are_in_sight(
         for backend in moment.backends:
             text = own["backend", backend.name]
             assert backend.name in text
-            short = SHORT_STATES.get(backend.state, backend.state.value)
+            short = state_words(backend)[-1]
             assert backend.state.value in text or short in text
             assert str(round(backend.running or 0)) in text
         assert "oscillating" in "\n".join(lines) or count == 1
