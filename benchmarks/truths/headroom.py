@@ -141,7 +141,8 @@ def _looks(
         if at >= first and at - looked_at >= SLOT_S:
             looked_at = at
             found = trend(history.series()["headroom"], at, INTERVAL_S)
-            yield at, None if found is None else (found.slope_bytes_per_s or 0.0) / GIB
+            slope = None if found is None else found.slope_bytes_per_s
+            yield at, None if slope is None else slope / GIB
 
 
 def figures(*, short: bool) -> Iterator[Figure]:

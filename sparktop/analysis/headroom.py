@@ -65,19 +65,20 @@ _MeanPoint = tuple[float, float]
 def trend(
     series: Series, end: float, interval_s: float = 1.0, *, begin: float = -math.inf
 ) -> Headroom | None:
-    """Return the slope of free memory (`series`, in GiB) up to the time `end`; None where it may be noise.
+    """Return the slope of free memory (`series`, in GiB) up to the time `end`; None after too few samples.
 
-    `interval_s` is the time between two samples: slow sampling needs longer time slots. What was before the
-    time `begin` does not count.
+    The slope in the result is None where it may be noise. `interval_s` is the time between two samples: slow
+    sampling needs longer time slots. What was before the time `begin` does not count.
     """
-    shortest_s = max(SLOT_S, _SLOT_INTERVALS * interval_s)
+    shortest_s, seen = max(SLOT_S, _SLOT_INTERVALS * interval_s), None
     for scale, slots in WINDOWS:
         slot_s = scale * shortest_s
         stretches = _slot_means(series.since(max(begin, end - slots * slot_s)), slot_s)
         result = _significant_trend(stretches)
-        if result is not None:
-            return None if _has_come_back(series, stretches) else result
-    return None
+        seen = result or seen
+        if result is not None and result.slope_bytes_per_s is not None:
+            return Headroom(window_s=result.window_s) if _has_come_back(series, stretches) else result
+    return seen
 
 
 class Fall:
@@ -89,12 +90,13 @@ class Fall:
         self._last = -math.inf
 
     def note(self, at: float, newest: Headroom | None) -> None:
-        """Note the trend `newest` of the time `at` (monotonic seconds), None where there is none."""
-        if newest is not None and (newest.slope_bytes_per_s or 0.0) < 0:
+        """Note the trend `newest` of the time `at` (monotonic seconds), None where it is not known."""
+        slope = None if newest is None else newest.slope_bytes_per_s
+        if newest is not None and slope is not None and slope < 0:
             if self._since is None or at - self._last > _PAUSE_S:
                 self._since = at - (newest.window_s or 0.0)
             self._last = at
-        elif at - self._last > _PAUSE_S or newest is not None:
+        elif at - self._last > _PAUSE_S or slope is not None:
             self._since = None
 
     def reaches(self, seconds: float) -> bool:
@@ -104,9 +106,10 @@ class Fall:
 
 
 def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Headroom | None:
-    """Return the trend of a series if it is significant, and is still going on in the newest part, else None.
+    """Return the trend of a series, without a slope unless it is significant and still goes on; else None.
 
-    Each of `stretches` is a list of (mean time, mean value) of successive time slots, without a gap.
+    It is None with too few steps. Each of `stretches` is a list of (mean time, mean value) of successive time
+    slots, without a gap.
     """
     runs = [
         [
@@ -118,6 +121,7 @@ def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Headroom | 
     steps = [step for run in runs for step in run]
     if len(steps) < LEAST_STEPS:
         return None
+    noise = Headroom(window_s=stretches[-1][-1][0] - stretches[0][0][0])
     change = sum(step_change for _, step_change in steps)
     pace = change / sum(step_s for step_s, _ in steps)
     excess = [[step_change - pace * step_s for step_s, step_change in run] for run in runs]
@@ -125,7 +129,7 @@ def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Headroom | 
     together = sum(deviation * other for run in excess for deviation, other in pairwise(run))
     error = math.sqrt((squares + max(0.0, 2 * together)) * len(steps) / (len(steps) - 1))
     if not change or abs(change) < CLAIM_T * error:
-        return None
+        return noise
     slope = median(
         (later - earlier) / (later_at - earlier_at)
         for stretch in stretches
@@ -134,9 +138,8 @@ def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Headroom | 
     newest = steps[-max(1, len(steps) // 3) :]
     newest_pace = sum(step_change for _, step_change in newest) / sum(step_s for step_s, _ in newest)
     if slope * change <= 0 or newest_pace / slope < _GOES_ON:
-        return None
-    (first_at, _), (last_at, _) = stretches[0][0], stretches[-1][-1]
-    return Headroom(slope * GIB, last_at - first_at)
+        return noise
+    return replace(noise, slope_bytes_per_s=slope * GIB)
 
 
 def _has_come_back(series: Series, stretches: Sequence[Sequence[_MeanPoint]]) -> bool:

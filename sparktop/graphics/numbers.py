@@ -274,8 +274,9 @@ def age(seconds: float | None) -> str:
 
 _HOURS_FROM_S = 5400
 """From here on, the upper end of a range is written with hours."""
-_FAR_APART, _LEAST_LOW_S = 4, 10
-"""Ratio of the ends of a range above which they are far apart, and the step of a lower end below a minute."""
+_FAR_APART, _LEAST_LOW_S, _SHORT_STEP_S = 4, 10, 5
+"""Ratio of the ends of a range above which they are far apart, the step of a lower end below a minute where
+the other is above it, and that of both below a minute."""
 
 
 def duration_words(seconds: float | None) -> str:
@@ -302,14 +303,15 @@ def middle_s(least_s: float, most_s: float) -> float:
 def range_words(least_s: float, most_s: float) -> str:
     """Format a range of durations, rounded outwards: "20 to 35 s", "40 s to 2 min", "2 to 4 min".
 
-    Return a single duration if both ends round to the same one. Ends that are far apart say nothing: then it
-    is their geometric mean, "about 4 min".
+    Return a single duration if both ends round to the same one. Ends that are far apart say nothing, nor does
+    one that rounds to 0: then it is their middle, "about 4 min", and up to 10 s "up to 10 s".
     """
-    if most_s > _MINUTE_S and most_s > _FAR_APART * least_s >= _FAR_APART * _LEAST_LOW_S:
+    is_from_zero = least_s < _SHORT_STEP_S and most_s > _LEAST_LOW_S
+    if is_from_zero or most_s > _FAR_APART * max(least_s, _LEAST_LOW_S):
         middle = middle_s(least_s, most_s)
         step_s = _LEAST_LOW_S if middle < _MINUTE_S else _MINUTE_S
         return f"about {duration_words(step_s * round(middle / step_s))}"
-    step_s = low_step_s = 5
+    step_s = low_step_s = _SHORT_STEP_S
     if most_s > _MINUTE_S:
         step_s = low_step_s = _MINUTE_S if most_s < _HOURS_FROM_S else _LEAST_LOW_S * _MINUTE_S
         low_step_s = _LEAST_LOW_S if least_s < _MINUTE_S else step_s

@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterable
 import pytest
 
 from sparktop.analysis.headroom import headroom, trend
+from sparktop.model.node import MemoryReading
 from sparktop.model.series import HistoryTable, Series
+from sparktop.panels.machine.detail import memory_section
+from sparktop.panels.parts.text import row_text
+from tests.known import known
 
 START = 5000.0
 GIB = 2**30
@@ -39,9 +43,20 @@ def test_a_gap_is_not_bridged() -> None:
     def value(at: float) -> float | None:
         return None if 50 <= at < 70 else 40 if at < 50 else 30
 
-    assert trend(line(value), START + 120) is None
+    assert known(trend(line(value), START + 120)).slope_bytes_per_s is None
     absent = series((at, value(at)) for at in range(0, 121, 2) if value(at) is not None)
-    assert trend(absent, START + 120) is None
+    assert known(trend(absent, START + 120)).slope_bytes_per_s is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(30, "not known yet"), (40, "no steady rise or fall seen")], ids=str
+)
+def test_the_first_half_minute_shows_no_trend_and_no_rest(seconds: int, words: str) -> None:
+    """What was not seen long enough to be judged is not called steady."""
+    found = trend(line(lambda _: 40.0, seconds), START + seconds)
+    memory = MemoryReading(total_bytes=64 * GIB, headroom_bytes=40 * GIB)
+    rows = memory_section(memory, headroom(found, 40.0, 8 * GIB), 60).rows
+    assert any(row_text(row).split(maxsplit=1) == ["trend", words] for row in rows)
 
 
 def test_the_limit_comes_at_the_pace_of_the_fall() -> None:

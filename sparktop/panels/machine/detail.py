@@ -316,7 +316,8 @@ def memory_section(memory: MemoryReading, headroom: Headroom, width: int) -> Vie
     names, waited = name_width(width), memory.pressure_full_avg10
     trend = trend_runs(headroom, width - names)
     if headroom.slope_bytes_per_s is None:
-        trend = [label("–" if memory.headroom_bytes is None else "no steady rise or fall seen")]
+        known = "not known yet" if headroom.window_s is None else "no steady rise or fall seen"
+        trend = [label("–" if memory.headroom_bytes is None else known)]
     pressure: Row = label_row(
         label("pressure", names),
         *percent_run(waited, 0 if waited is None else 5, role="warn" if waited else "text"),
