@@ -47,7 +47,7 @@ class _Repeats(Struct):
     changed_s: float
     """Monotonic time at which the condition last began or ended."""
     times: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_COUNTED))
-    """Monotonic times of the occurrences within `REPEATS_WITHIN_S` before the newest, oldest first."""
+    """Monotonic times at which the newest occurrence began, and those within `REPEATS_WITHIN_S` before it."""
     newest: Event | None = None
     """The newest occurrence as it was reported."""
     line: Event | None = None
@@ -161,12 +161,13 @@ class EventLog:
             for name, recent in self._repeats.items()
             if at_s - recent.changed_s <= REPEATS_WITHIN_S
         }
-        repeats = self._repeats.setdefault(about, _Repeats(at_s))
+        repeats = self._repeats.setdefault(about, _Repeats(-math.inf))
+        began_s = max(repeats.changed_s, at_s - (event.duration_s or 0.0))
         repeats.changed_s = at_s
         if event.phase in {None, Phase.BEGIN}:
             repeats.newest = event
-            repeats.times.append(at_s)
-            while repeats.times[0] < at_s - REPEATS_WITHIN_S:
+            repeats.times.append(began_s)
+            while repeats.times[0] < began_s - REPEATS_WITHIN_S:
                 repeats.times.popleft()
             if len(repeats.times) >= FOLDED_FROM:
                 self._merge_repeats(repeats, event, at_s)
@@ -182,7 +183,8 @@ class EventLog:
         first_s, old = repeats.times[0], repeats.line
         self._remove(lambda logged: logged is old or _is_since(logged, event.about, first_s))
         severity = event.severity if old is None else max(old.severity, event.severity, key=_rank)
-        line = replace(event, severity=severity, count=len(repeats.times), span_s=at_s - first_s)
+        span_s = repeats.times[-1] - first_s
+        line = replace(event, severity=severity, count=len(repeats.times), span_s=span_s)
         line = replace(line, message=f"{line.counted}{_detail_text(event)}")
         repeats.line = line
         self._events.append(line)

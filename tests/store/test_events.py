@@ -112,9 +112,10 @@ class Told:
         self.announced: list[Event] = []
         self.end = self.log.listen(self.announced.append)
 
-    def begin(self, at: float, about: str = DOWN, severity: Severity = Severity.CRITICAL) -> None:
-        """Add the beginning of a condition."""
-        self.log.add(Event(wall(at), severity, "b", "nothing listens", {}, at, about, Phase.BEGIN))
+    def begin(self, at: float, about: str = DOWN, *, held_s: float | None = None) -> None:
+        """Add the beginning of a condition that has held for `held_s` when it is noticed."""
+        begun = Event(wall(at), Severity.CRITICAL, "b", "nothing listens", {}, at, about, Phase.BEGIN)
+        self.log.add(replace(begun, duration_s=held_s))
 
     def finish(self, at: float, about: str = DOWN) -> None:
         """Add the end of a condition."""
@@ -157,6 +158,18 @@ def test_a_flapping_source_is_one_line_with_a_count_and_a_rate() -> None:
         *["nothing listens", "answers again after 8 s"] * 2,
         "down 3 times in 80 s: nothing listens",
     ]
+
+
+def test_a_line_spans_its_occurrences_from_beginning_to_beginning() -> None:
+    """However late each was noticed; one noticed again after it was lost began no earlier than that."""
+    told = Told()
+    for at, held_s in ((105, 2), (125, 5), (145, 5)):
+        told.begin(at, held_s=held_s)
+        told.finish(at + 3)
+    (line,) = told.log.view()
+    assert (told.lines[0][:20], line.span_s) == ("down 3 times in 37 s", 37)
+    told.begin(200, held_s=900)
+    assert told.log.view()[0].span_s == 148 - 103
 
 
 def test_what_settles_is_announced_with_the_state_that_remains() -> None:
