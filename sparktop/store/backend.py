@@ -363,8 +363,12 @@ class BackendTrack:
         """
         short_s = self._window_s(interval_s)
         before_at = self._lineage.last.at if self._lineage.last else -math.inf
+        highest_tps = self._lineage.highest_tps
         self._lineage, kind, baseline = follow_server(self._lineage, sample, wall_at)
-        sample = replace(sample, lanes=self._plausibility.lanes(sample, baseline))
+        lanes = self._plausibility.lanes(sample, baseline)
+        if lanes != sample.lanes:
+            self._lineage = replace(self._lineage, highest_tps=highest_tps)
+        sample = replace(sample, lanes=lanes)
         if kind is not LinkKind.CONTINUES:
             self._window.clear()
             self._held.clear()

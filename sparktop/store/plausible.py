@@ -1,13 +1,18 @@
-"""Figures that no server can have: each is unknown as it enters the store, and a remark says which it was."""
+"""Figures that no server can have: each is unknown as it enters the store or the samples of a sweep.
+
+Of a server that is polled, a remark says which it was.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.figures import COUNTER_FIGURES, How
+from sparktop.model.router import FleetServer
 from sparktop.model.snapshot import BackendView
 from sparktop.rates import LATENCY_WINDOW_S
 
@@ -28,6 +33,12 @@ _GROWTH = {
     "read_bytes_per_gpu": 1e14,
 }
 """The most by which these counters can grow in a second; HBM of 2025 is read at 8e12 bytes/s."""
+_OF_FLEET = {
+    **dict.fromkeys(("running", "waiting", "preemptions_per_s"), _REQUESTS),
+    "generation_tps": _GENERATED,
+    "prompt_tps": _READ,
+}
+"""The most that these fields of `FleetServer` can be."""
 _LEAST_S = 1.0
 """Samples closer together count as so many seconds apart: servers may count what they did in bursts."""
 _OWN_SHARES = ("prefix_cache_hit_percent", "spec_decode_accept_percent")
@@ -35,6 +46,20 @@ _SHARES = (*_OWN_SHARES, *(figure.name for figure in COUNTER_FIGURES if figure.h
 """Figures of a view that are parts of a whole, each counted by a counter."""
 _WHOLE, _ROUNDING = 100.0, 1.0
 """Percent of the whole, and by how much a part may exceed it: a page is not written in one instant."""
+
+
+def without_impossible(server: FleetServer) -> FleetServer:
+    """Return a server of a Prometheus without figures that no server can have."""
+    unknown: dict[str, Any] = dict.fromkeys(_out_of_range(server, _OF_FLEET))
+    return replace(server, **unknown)
+
+
+def _out_of_range(record: LaneSample | FleetServer, most: Mapping[str, float]) -> dict[str, float]:
+    """Return the fields of `record` that are negative or above the most that they can be, by name."""
+    figures = {name: getattr(record, name) for name in most}
+    return {
+        name: value for name, value in figures.items() if value is not None and not 0 <= value <= most[name]
+    }
 
 
 class Plausibility:
@@ -48,11 +73,8 @@ class Plausibility:
     @property
     def words(self) -> str | None:
         """The impossible figures of the last minute, as text; None without any."""
-        return (
-            f"impossible value: {', '.join(words for _, words in self._seen.values())}"
-            if self._seen
-            else None
-        )
+        said = ", ".join(words for _, words in self._seen.values())
+        return f"impossible value: {said}" if said else None
 
     def lanes(self, sample: EngineSample, before: EngineSample | None) -> tuple[LaneSample, ...]:
         """Return the lanes of `sample`, which continue those of `before`, without impossible figures."""
@@ -64,11 +86,8 @@ class Plausibility:
         return tuple(self._lane(lane, earlier.get(lane.lane), at, span_s) for lane in sample.lanes)
 
     def _lane(self, lane: LaneSample, before: LaneSample | None, at: float, span_s: float) -> LaneSample:
-        wrong: dict[str, tuple[float, str]] = {}
-        for name, most in _GAUGES.items():
-            value = getattr(lane, name)
-            if value is not None and not 0 <= value <= most:
-                wrong[name] = at, f"{name} = {value:g}"
+        beyond = _out_of_range(lane, _GAUGES)
+        wrong = {name: (at, f"{name} = {value:g}") for name, value in beyond.items()}
         for name, most_per_s in _GROWTH.items():
             value, earlier = getattr(lane, name), getattr(before, name, None)
             if value is not None and earlier is not None and value - earlier > most_per_s * span_s:

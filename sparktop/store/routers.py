@@ -26,6 +26,7 @@ from sparktop.model.targets import PrometheusTarget, RouterTarget
 from sparktop.rates import SLEPT_S
 from sparktop.store.backend import BackendTrack
 from sparktop.store.load_log import LoadLog
+from sparktop.store.plausible import without_impossible
 from sparktop.store.sources import Health
 
 _COUNTS_KEPT = 130
@@ -358,7 +359,8 @@ class FleetTrack:
     def accept_fleet(self, fleet: Fleet) -> None:
         """Record an answer."""
         self.health.good(fleet.at)
-        self._fleet = _without_stale_figures(fleet)
+        plausible = replace(fleet, servers=tuple(map(without_impossible, fleet.servers)))
+        self._fleet = _without_stale_figures(plausible)
         newest = known_max(server.at for server in fleet.servers)
         self._newest = self._newest if newest is None else newest
         self._fresh_at = fleet.at if newest is None else newest
@@ -385,8 +387,6 @@ class FleetTrack:
 def _without_stale_figures(fleet: Fleet) -> Fleet:
     """Return an answer without the figures of servers whose newest scrape is too old."""
     late_at = fleet.late_at
-    if all(server.at is None or server.at >= late_at for server in fleet.servers):
-        return fleet
     servers = (
         server
         if server.at is None or server.at >= late_at

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from sparktop.analysis.bandwidth import bandwidth_gb_per_s, read_percent
 from sparktop.analysis.evidence import Evidence, MachineEvidence, Peer, Poll
@@ -28,6 +28,7 @@ from sparktop.model.targets import NodeThresholds
 from sparktop.store import Reading, SourceKey
 from sparktop.store.load_log import ABORTED_REASONS, FAILED_REASONS
 from sparktop.store.node import machine_poll
+from sparktop.store.plausible import Plausibility
 from sparktop.store.sources import SourceKind
 from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.result.results import NodeSide
@@ -227,6 +228,8 @@ class ServerLog:
         """Start without samples."""
         self._clock = clock
         self._servers: dict[str, list[ServerPoint]] = {}
+        self._judged: dict[str, tuple[Plausibility, EngineSample]] = {}
+        """What judges the samples of each server, and the newest one as it was read."""
         self._nodes: dict[str, _MachineSamples] = {}
         self._silent: dict[str, tuple[float, Failure]] = {}
         """(time of the first failure in a row, newest failure) of each server that does not answer."""
@@ -236,7 +239,7 @@ class ServerLog:
         """Store a sample or a failure of the source `key`, and wake up pending `wait_for` calls."""
         if key.kind is SourceKind.BACKEND:
             if isinstance(reading, EngineSample):
-                self._servers.setdefault(key.name, []).append(server_point(reading))
+                self._servers.setdefault(key.name, []).append(server_point(self._plausible(key, reading)))
                 self._silent.pop(key.name, None)
             elif isinstance(reading, Failure):
                 since = self._silent.get(key.name, (reading.at, reading))[0]
@@ -244,6 +247,13 @@ class ServerLog:
         elif isinstance(reading, NodeSample):
             self._nodes.setdefault(key.name, _MachineSamples()).add(reading)
         self.wake()
+
+    def _plausible(self, key: SourceKey, sample: EngineSample) -> EngineSample:
+        """Return a sample without figures that no server can have, by the one before of the same process."""
+        plausibility, before = self._judged.get(key.name, (Plausibility(), sample))
+        self._judged[key.name] = plausibility, replace(sample, page=None)
+        continues = before.start_time == sample.start_time
+        return replace(sample, lanes=plausibility.lanes(sample, before if continues else None))
 
     def wake(self) -> None:
         """Make every pending `wait_for` and `wait_until_idle` check its condition again."""

@@ -9,8 +9,11 @@ from msgspec.structs import replace
 
 from sparktop.engines import read_page
 from sparktop.model.engine import LaneSample
+from sparktop.model.router import Fleet, FleetServer
 from sparktop.model.snapshot import BackendView
-from sparktop.model.targets import BackendTarget, Watch
+from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
+from sparktop.store.routers import FleetTrack
+from tests.known import known
 from tests.store.conftest import World, page
 
 
@@ -97,3 +100,27 @@ def test_one_jump_of_a_counter_changes_no_other_figure() -> None:
         sums.add(world.snapshot().totals.generation_tps.value)
         noted += [second] if view.page_note else []
     assert (rates, sums, noted) == ({None, 50.0}, {None, 50.0, 100.0}, list(range(5, 66)))
+
+
+def test_a_jump_of_a_counter_hides_no_other_server_at_the_address() -> None:
+    """Nothing counts so fast: the next jump is measured by the rates before it."""
+    world = World()
+    for number in range(20):
+        jump = (2e12 if number >= 5 else 0.0) + (6e5 if number in {12, 14} else 0.0)
+        world.feed(
+            page(1000.0 + 5.0 * number, LaneSample("0", generation_tokens=1e6 + 250.0 * number + jump))
+        )
+    assert [event.message for event in world.snapshot().events] == [
+        "several servers share this address: rates have gaps"
+    ]
+
+
+def test_a_server_of_a_prometheus_has_no_impossible_figure() -> None:
+    """They are unknown there, as those of a server that is polled; what is possible stays."""
+    most: dict[str, Any] = {"running": 4e9, "waiting": -3.0, "generation_tps": 9e15, "prompt_tps": 9e15}
+    server = FleetServer("a", "http://a:1", "", 100.0, preemptions_per_s=0.5, **most)
+    track = FleetTrack(PrometheusTarget("p", "http://p:9090"))
+    track.accept_fleet(Fleet(100.0, 15.0, (server,)))
+    (shown,) = known(track.view(100.0).fleet).servers
+    unknown: dict[str, Any] = dict.fromkeys(most)
+    assert shown == replace(server, **unknown)

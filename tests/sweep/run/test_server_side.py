@@ -109,6 +109,17 @@ def test_who_served_a_level_is_unknown_after_a_restart(start: float, served: dic
     assert made.result(ServerLog(), {}).served_by == served
 
 
+def test_a_sample_of_a_sweep_has_no_impossible_figure() -> None:
+    """What no server can count in a second is unknown; after a restart all begins anew."""
+    log, key = ServerLog(), SourceKey.backend("a")
+    seen = []
+    for one in (sample(1.0), sample(2.0, 4e9, 2e12), sample(3.0, 1.0, 9e12, start=3.0)):
+        log.accept(key, one)
+        point = known(log.newest("a"))
+        seen.append((point.running, point.counters.generation_tokens))
+    assert seen == [(0.0, 100.0), (None, None), (1.0, 9e12)]
+
+
 def test_a_level_in_which_the_server_mostly_rests_is_limited_by_its_client() -> None:
     """The time in which no user asks is a part of the level, the pause between two runs is not."""
     made, log = record(), ServerLog()
