@@ -184,7 +184,8 @@ BALANCE: Mapping[str, Explained] = {
     ),
     BalanceWord.IDLE.said: Explained("on average fewer requests than backends, however busy these are"),
     BalanceWord.UNKNOWN: Explained(
-        "too few samples yet, too few requests, or sampled too seldom to see a swing: it says which",
+        "too few samples or requests yet, sampled too seldom to see a swing, or loads are far apart, but not "
+        "steadily: it says which",
         "through Prometheus: enter on the balance polls the servers directly",
     ),
 }

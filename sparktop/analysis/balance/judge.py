@@ -340,23 +340,17 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
     wanted_s = window_s(load.e2e_s)
     slow = slow_members(load.tracks, now_s, wanted_s)
     if slow:
-        without_slow = judge(
-            replace(load, tracks=[track for track in load.tracks if track.name not in slow]), now_s
-        )
+        quick = [track for track in load.tracks if track.name not in slow]
+        without_slow = judge(replace(load, tracks=quick), now_s)
         sentences = [balance_words.left_out_sentence(name, why) for name, why in slow.items()]
         return replace(without_slow, reasons=(*without_slow.reasons, *sentences))
-    needed = SHORTEST_S
-    if load.e2e_s is not None:
-        needed = min(LONGEST_S, max(SHORTEST_S, rules.LIFETIMES * load.e2e_s))
+    needed = min(LONGEST_S, max(SHORTEST_S, rules.LIFETIMES * (load.e2e_s or 0.0)))
     grid = lay_out(load.tracks, now_s, wanted_s)
+    unjudged = Balance(load.group, names, needed_s=needed, router=load.router)
     if grid is None:
-        reason = balance_words.nothing_to_compare_sentence(load.tracks, now_s)
-        return Balance(load.group, names, needed_s=needed, router=load.router, reasons=(reason,))
+        return replace(unjudged, reasons=(balance_words.nothing_to_compare_sentence(load.tracks, now_s),))
     if grid.step_s > SLOW_S:
-        reasons = (too_slow_sentence(grid.step_s),)
-        return Balance(
-            load.group, names, needed_s=needed, router=load.router, sample_hz=1 / grid.step_s, reasons=reasons
-        )
+        return replace(unjudged, sample_hz=1 / grid.step_s, reasons=(too_slow_sentence(grid.step_s),))
     measured, turned_s = measure(load, grid, needed)
     met = _rules_met(measured)
     if met & _SWINGS and not _others_swing(load, measured, now_s):
@@ -541,9 +535,21 @@ def _why_not_balanced(load: GroupLoad, grid: LoadGrid, measured: Balance) -> str
     if stuck:
         hold = "holds" if len(stuck) == 1 else "hold"
         return f"{' and '.join(stuck)} {hold} requests, and no token came in {grid.span_s:.0f} s"
-    if _has_load(measured) or (measured.even_percent or 0.0) >= 100 * rules.EVEN_SHARE:
+    if _has_load(measured):
+        return balance_words.unsteady_sentence(measured) if _is_far_apart(grid, measured) else None
+    if (measured.even_percent or 0.0) >= 100 * rules.EVEN_SHARE:
         return None
     return balance_words.too_little_sentence(measured.mean_total or 0.0, fewest_requests(len(grid.loads)))
+
+
+def _is_far_apart(grid: LoadGrid, measured: Balance) -> bool:
+    """Return whether the loads differ further than by chance, unsteadily and for no known reason.
+
+    The loads of a group with a drained backend, and queues everywhere, do so under any routing.
+    """
+    is_far = (measured.dispersion_z or 0.0) >= rules.RANDOM_Z[1] and (measured.skew or 0.0) >= rules.SKEW
+    is_steady = (measured.steadiness or 0.0) >= rules.STEADY
+    return is_far and not (is_steady or measured.away_s or _do_all_queue(grid))
 
 
 def _stuck_backends(load: GroupLoad, grid: LoadGrid) -> Sequence[str]:

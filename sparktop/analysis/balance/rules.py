@@ -428,7 +428,7 @@ def weigh_requests(balance: Balance, shares: RequestShares | None, *, all_told: 
 def is_full_window(balance: Balance) -> bool:
     """Return whether enough time was observed and few samples are missing.
 
-    Where this holds, a verdict of "unknown" can only be due to low load.
+    Where this holds, a verdict of "unknown" is due to low load, or to a skew that is not steady.
     """
     full = balance.window_s >= _FULL_WINDOW * balance.needed_s
     return full and (balance.samples_percent or 0.0) >= _FULL_PERCENT

@@ -62,6 +62,12 @@ def may_be_drift_sentence(wanted_s: float, grid: LoadGrid) -> str:
     return f"{takes}, as random routing of so many requests drifts apart for minutes"
 
 
+def unsteady_sentence(result: Balance) -> str:
+    """Return the sentence that the loads are too far apart for chance, and not known to stay so."""
+    spread = _unlike_chance(result.dispersion_z or 0.0)
+    return f"{result.skew_backend} has {_excess_text(result)}, and not steadily; {spread}"
+
+
 def gaps_sentence(name: str, present: float) -> str:
     """Return the sentence that the backend `name` has only the share `present` (0 to 1) of its samples."""
     return f"polls of {name} are missing: {min(89, round(100 * present))} % came, 90 % are needed"
@@ -285,8 +291,11 @@ def _away_sentences(result: Balance) -> list[str]:
 
 
 def _uneven_sentence(result: Balance) -> str:
-    more = f"{100 * (result.skew or 0.0):.0f} % more than its share over {_span_text(result.window_s)}"
-    return f"{result.skew_backend} always has most: {more}; {_mean_loads_text(result)}"
+    return f"{result.skew_backend} always has most: {_excess_text(result)}; {_mean_loads_text(result)}"
+
+
+def _excess_text(result: Balance) -> str:
+    return f"{100 * (result.skew or 0.0):.0f} % more than its share over {_span_text(result.window_s)}"
 
 
 def _starved_sentences(result: Balance) -> list[str]:

@@ -273,6 +273,11 @@ def steady(*loads: Sequence[float], lives_s: float = 4.0) -> list[LoadTrack]:
         ),
         ([[150], [60]], Is.UNKNOWN, "watched for 120 s: a verdict takes at least 300 s"),
         ([[75], [65]], Is.BALANCED, ""),
+        (
+            [[18] * 30 + [28] * 30, [14] * 30 + [4] * 30],
+            Is.UNKNOWN,
+            "s0 has 44 % more than its share over 60 s, and not steadily; the loads differ 9.2 ×",
+        ),
     ],
 )
 def test_a_split_that_is_far_from_even_is_not_balanced(
