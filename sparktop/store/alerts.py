@@ -306,8 +306,9 @@ def _judge_aborted(alerts: ActiveAlerts, alert_id: str, track: BackendTrack, whe
     ended = track.load.growth_since("finished", since) or 0.0
     answered, _ = track.growth("http_generated", _MINUTE_S) or (0.0, 0.0)
     arrived = track.load.arrivals_since(since) if answered else None
-    if arrived is not None and answered > max(ended, arrived):
-        aborted, ended = aborted + answered - max(ended, arrived), answered
+    seen = max(ended, (arrived or 0.0) - track.load.vanished_since(since))
+    if arrived is not None and answered > seen:
+        aborted, ended = aborted + answered - seen, answered
     share, is_alerted = aborted / ended if ended else 0.0, alerts.severity(alert_id) is not None
     least_share = _ABORTED_CLEARS_SHARE if is_alerted else _ABORTED_SHARE
     if share < least_share or (aborted < _FEWEST_ABORTED and not is_alerted):

@@ -212,17 +212,16 @@ def _requests_by_piece(
     """Return the requests that each judged backend received in each of `PIECES` parts of `span_s` seconds."""
     logs = {member.name: member.log for member in members if member.name in balance.backends}
     edges = [at - span_s * part / PIECES for part in range(PIECES, -1, -1)]
-    since = {name: [log.arrivals_since(edge) for edge in edges[:-1]] for name, log in logs.items()}
+    since = {name: [*map(log.arrivals_since, edges[:-1]), 0.0] for name, log in logs.items()}
     if any(count is None for counts in since.values() for count in counts):
         return []
-    rows: list[dict[str, float]] = []
-    for index in range(PIECES):
-        row = {}
-        for name, counts in since.items():
-            later = counts[index + 1] if index + 1 < PIECES else 0.0
-            row[name] = max(0.0, (counts[index] or 0.0) - (later or 0.0))
-        rows.append(row)
-    return rows
+    return [
+        {
+            name: max(0.0, (counts[piece] or 0.0) - (counts[piece + 1] or 0.0))
+            for name, counts in since.items()
+        }
+        for piece in range(PIECES)
+    ]
 
 
 def _judge_slow_samples(group: JudgedGroup, watch: BalanceWatch, at: float, step_s: float) -> Balance:

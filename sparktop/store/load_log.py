@@ -118,13 +118,15 @@ LONGEST_S = 600.0
 """The widest window that is judged, in seconds."""
 CAPACITY = 2400
 """Points kept: the widest window at 4 polls a second. Together with 300 entries of answers and 120 histograms
-this is at most 180 kB."""
+this is at most 220 kB."""
 _KEPT_S = 1.5 * LONGEST_S
 """Seconds kept at slower rates: as long as the other graphs of the board at 1 Hz."""
 _GAUGES = ("running", "waiting", "generation_tps")
 """Series of values of the moment."""
 _COUNTS = ("finished", "failed", "aborted", "prompt_tokens", "generation_tokens")
 """Totals of requests and tokens since the log's first sample."""
+_ARRIVED, _VANISHED = "arrived", "vanished"
+"""Totals of the requests that came, and of those among them that left without being counted as ended."""
 _ANSWERS, _TOKENS = "answers", "tokens"
 """Counters of finished answers with known lengths, and of their tokens."""
 FAILED_REASONS, ABORTED_REASONS = frozenset({"error", "failure"}), frozenset({"abort"})
@@ -164,7 +166,7 @@ class LoadLog:
 
     def __init__(self) -> None:
         """Start without samples."""
-        self._table = HistoryTable((*_GAUGES, *_COUNTS), CAPACITY, _KEPT_S)
+        self._table = HistoryTable((*_GAUGES, *_COUNTS, _ARRIVED, _VANISHED), CAPACITY, _KEPT_S)
         self.since = math.inf
         """Monotonic time of the first sample."""
         self._live = True
@@ -213,6 +215,7 @@ class LoadLog:
         self._reported = reported
         self._keep_durations(at, merge([lane.e2e for lane in lanes if lane.e2e is not None]))
         running, waiting = lane_sum(lanes, _running_of), lane_sum(lanes, _waiting_of)
+        self._count_arrivals(running, waiting)
         gauges = {"running": running, "waiting": waiting, "generation_tps": generation_tps}
         self._table.append(at, gauges | self._totals)
 
@@ -244,14 +247,13 @@ class LoadLog:
     def _arrivals(self, track: LoadTrack, since: float) -> list[float] | None:
         """Return, for each point of `track`, the number of requests that had arrived by then.
 
-        This is the number of requests that had ended, plus those running or waiting. Return None if ended
-        requests are not counted.
+        This is the number of requests that had ended or left uncounted, plus those running or waiting. Return
+        None if ended requests are not counted.
         """
-        _, ended = self._table.series("finished")["finished"].arrays(since)
-        if len(ended) != len(track.times_s) or all(map(math.isnan, ended)):
+        _, arrived = self._table.series(_ARRIVED)[_ARRIVED].arrays(since)
+        if len(arrived) != len(track.times_s) or all(map(math.isnan, arrived)):
             return None
-        present = [track.running, *([] if track.waiting is None else [track.waiting])]
-        return [sum(row) for row in zip(ended, *present, strict=True)]
+        return list(arrived)
 
     def counts_since(self, since: float) -> dict[str, float]:
         """Return how much each of the server's counters grew from `since` on, by name.
@@ -281,16 +283,19 @@ class LoadLog:
     def arrivals_since(self, since: float) -> float | None:
         """Return the number of requests that arrived from `since` on; None if not all that ended are counted.
 
-        This is the number of requests that ended, plus the growth of the number running or waiting. vLLM does
-        not count requests whose clients hung up.
+        This is the number of requests that ended or left uncounted, plus the growth of the number running or
+        waiting.
         """
-        ended = self.growth_since("finished", since)
-        if ended is None:
-            return None
-        history = self.history()
-        gauges = [gauge.ends(since) or (0.0, 0.0) for gauge in (history.running, history.waiting)]
-        arrived = ended + sum(after - first for first, after in gauges)
-        return arrived if arrived >= 0 else None
+        arrived = self.growth_since(_ARRIVED, since)
+        return None if arrived is None or arrived < 0 else arrived
+
+    def vanished_since(self, since: float) -> float:
+        """Return the least number of requests that left from `since` on without being counted as ended.
+
+        vLLM does not count requests whose clients hung up: those in flight get fewer, and none has ended. One
+        that is replaced by a new one before the next sample is not seen.
+        """
+        return self.growth_since(_VANISHED, since) or 0.0
 
     def requests_now(self) -> float | None:
         """Return the requests running and waiting in the newest sample; None if they are not reported."""
@@ -319,6 +324,22 @@ class LoadLog:
         answers = self._answers
         records = zip(answers[::3], answers[1::3], answers[2::3], strict=True)
         return [(number, tokens) for at, number, tokens in records if at >= since]
+
+    def _count_arrivals(self, running: float | None, waiting: float | None) -> None:
+        """Count the requests that came, by those that ended, run or wait.
+
+        These never get fewer but by requests that left uncounted. Where ends have no reasons, another process
+        counts them than runs the requests, and at another moment: then they do for a while.
+        """
+        totals = self._totals
+        if running is None or "finished" not in totals:
+            return
+        arrived = totals["finished"] + running + (waiting or 0.0) + totals.get(_VANISHED, 0.0)
+        if "failed" in totals:
+            vanished = max(0.0, totals.get(_ARRIVED, arrived) - arrived)
+            totals[_VANISHED] = totals.get(_VANISHED, 0.0) + vanished
+            arrived += vanished
+        totals[_ARRIVED] = arrived
 
     def _keep_durations(self, at: float, life: Histogram | None) -> None:
         """Record the histogram of the durations of all requests so far, if the last record is old enough."""
@@ -400,10 +421,8 @@ def _reported_counts(lanes: Sequence[LaneSample]) -> dict[str, float]:
     if reasons:
         reported["finished"] = sum([sum(reason.values()) for reason in reasons])
         if not all(map(_UNFINISHED_REASONS.isdisjoint, reasons)):
-            reported["failed"] = sum([counts.get(name, 0.0) for counts in reasons for name in FAILED_REASONS])
-            reported["aborted"] = sum(
-                [counts.get(name, 0.0) for counts in reasons for name in ABORTED_REASONS]
-            )
+            for ends, names in (("failed", FAILED_REASONS), ("aborted", ABORTED_REASONS)):
+                reported[ends] = sum([counts.get(name, 0.0) for counts in reasons for name in names])
     for name, of in _TOKEN_COUNTS.items():
         count = lane_sum(lanes, of)
         if count is not None:

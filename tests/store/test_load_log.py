@@ -53,13 +53,31 @@ def test_a_server_that_knows_no_reasons_tells_no_errors() -> None:
     assert log.counts_since(0.0) == {"finished": 4}
 
 
-@pytest.mark.parametrize(("ended", "running", "arrived"), [(50.0, 10.0, 20.0), (5.0, 1.0, None)])
-def test_requests_that_vanish_uncounted_leave_the_arrivals_unknown(
-    ended: float, running: float, arrived: float | None
+@pytest.mark.parametrize(
+    ("loads", "ends", "arrived"),
+    [
+        ((40.0, 10.0), (0.0, 50.0), 20.0),
+        ((40.0, 1.0), (0.0, 5.0), 0.0),
+        ((0.0, 96.0, 96.0, 0.0), (0.0, 0.0, 8.0, 8.0), 104.0),
+        ((0.0, 32.0, 32.0, 4.0), (0.0, 0.0, 66.0, 70.0), 98.0),
+    ],
+)
+def test_requests_whose_clients_hung_up_did_arrive(
+    loads: tuple[float, ...], ends: tuple[float, ...], arrived: float
 ) -> None:
-    """Requests whose clients hung up are not counted by vLLM: fewer than none cannot have arrived."""
-    log = logged(page(0, running=40.0), page(ended, running=running))
+    """VLLM does not count them: those in flight get fewer by more than have ended."""
+    log = logged(*(page(ended, running=load) for load, ended in zip(loads, ends, strict=True)))
     assert log.arrivals_since(0.0) == arrived
+    came = log.track("", 0.0, slots=None, errors=None).arrived
+    assert came is not None
+    assert came[-1] - came[0] == arrived
+
+
+def test_ends_that_are_counted_elsewhere_tell_of_no_client_that_left() -> None:
+    """SGLang counts ends without reasons, at another moment than what runs: a fall may be late."""
+    pages = [(0.0, 16.0), (16.0, 16.0), (16.0, 0.0), (16.0, 16.0)]
+    log = logged(*(LaneSample("0", running=load, finished={"unknown": ended}) for ended, load in pages))
+    assert (log.arrivals_since(0.0), log.vanished_since(0.0)) == (16.0, 0.0)
 
 
 def test_the_median_life_is_of_all_backends_together() -> None:
