@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +13,7 @@ import pytest
 from sparktop.commands.arguments import target_keys
 from sparktop.errors import UsageError
 from tests.sweep.stream_server import Asked, StreamServer, page
+from tests.sweep.test_sweep_command import Command
 
 KEY = "sk-spark-7041-secret"
 SMALL = ["-c", "1", "--pp", "24", "--tg", "9", "--runs", "1", "--no-warm-up", "--format", "json"]
@@ -60,17 +58,7 @@ class Two:
 
     async def command(self, *words: str, **variables: str) -> tuple[int, str, str]:
         """Run a command with environment variables; return exit code, output and errors."""
-        env = {"PATH": os.environ["PATH"], "HOME": str(self.home), "TERM": "dumb", **variables}
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "sparktop", *words),
-            env=env,
-            cwd=self.home,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        out, err = await process.communicate()
-        return process.returncode or 0, out.decode(), err.decode()
+        return await Command(self.home).run(*words[1:], name=words[0], **variables)
 
     def kept(self) -> str:
         """Return the text of every file that was written at home."""
@@ -102,10 +90,8 @@ async def test_a_server_that_wants_a_key_says_so_and_takes_it(two: Two) -> None:
         KEY_OF_A=KEY,
     )
     assert code == 0, err
-    assert [level["requests"]["ok"] for one in json.loads(out)["targets"] for level in one["levels"]] == [
-        1,
-        1,
-    ]
+    levels = [level for one in json.loads(out)["targets"] for level in one["levels"]]
+    assert [level["requests"]["ok"] for level in levels] == [1, 1]
     assert ("/locked/v1/chat/completions", f"Bearer {KEY}") in two.locked.sent
     assert {said for _, said in two.free.sent} == {None}
     assert KEY not in out + err + two.kept()

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -202,18 +203,8 @@ async def test_a_router_that_is_not_watched_is_a_target_where_it_is_named(word: 
         (None, "x.prom", ("jsonl", "openmetrics"), "openmetrics"),
         (None, "x", FORMATS, "json"),
         (None, None, FORMATS, "json"),
-        (
-            None,
-            "x.pdf",
-            FORMATS,
-            "x.pdf: the ending .pdf names no format: end the name in one of .json, .md, ",
-        ),
-        (
-            None,
-            "x.svg",
-            ("md", "json"),
-            "the ending .svg names no format: end the name in one of .json, .md, ",
-        ),
+        (None, "x.pdf", FORMATS, "x.pdf: the ending .pdf names no format: end the name in one of .json, "),
+        (None, "x.svg", ("md", "json"), "the ending .svg names no format: end the name in one of .json, "),
         ("csv", "x.md", FORMATS, "x.md: --format csv is not what .md files hold; leave --format out for md"),
         ("md", "x.csv", ("md", "json"), "--format md is not what .csv files hold; name another file"),
     ],
@@ -222,8 +213,6 @@ def test_the_format_is_the_readers(
     asked: str | None, file: str | None, formats: Sequence[str], form: str
 ) -> None:
     """The format is as requested, else by the file's ending; one of another or of no format is refused."""
-    from pathlib import Path
-
     output = None if file is None else Path(file)
     if form.isalpha():
         assert chosen_format(asked, output, formats, "json") == form

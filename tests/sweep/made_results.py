@@ -12,6 +12,7 @@ from sparktop.model.load import (
     EndReason,
     Level,
     LoadEvent,
+    LoadKind,
     RequestEnded,
     RequestStarted,
     TokenSource,
@@ -26,8 +27,10 @@ from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import (
     Latency,
     LevelResult,
+    OpenLoopResult,
     PlanResult,
     Rate,
+    Requests,
     SweepResult,
     TargetResult,
     Validity,
@@ -77,6 +80,19 @@ def made_level(concurrency: int = 2, *, runs: int = 3, step: float = 0.25, **cha
     ]
     made = level_result(Level("a", concurrency_point(concurrency), 100, 4), collect(events))
     return made.model_copy(update=changes)
+
+
+def level_at_rate(
+    per_s: float, found: OpenLoopResult | None = None, *, ok: int = 100, failed: int = 0
+) -> LevelResult:
+    """Return a level at `per_s`, with which the server keeps up unless `found` says otherwise."""
+    return LevelResult(
+        concurrency=512,
+        load=LoadKind.RATE,
+        value=per_s,
+        requests=Requests(ok=ok, failed=failed),
+        open_loop=found or OpenLoopResult(),
+    )
 
 
 def doubts(*codes: str, message: str = "what was seen") -> tuple[Validity, ...]:
@@ -130,12 +146,17 @@ def with_target(result: SweepResult, place: int = 0, **changes: object) -> Sweep
 
 
 def made_series(
-    name: str, by_concurrency: Mapping[int, tuple[float, ...]], metric: str = "decode_tps"
+    name: str,
+    by_concurrency: Mapping[int, tuple[float, ...]],
+    metric: str = "decode_tps",
+    *,
+    pp: int | None = 100,
+    tg: int | None = 4,
 ) -> LevelSeries:
-    """Return a series with one metric: the values of its runs by concurrency."""
+    """Return a series with one metric: the values of its runs by concurrency; lengths of None: unknown."""
     levels = tuple(
         SeriesLevel(
-            Level("", concurrency_point(concurrency), 100, 4),
+            Level("", concurrency_point(concurrency), pp, tg),
             {metric: value_of(sum(values) / len(values), values)},
         )
         for concurrency, values in by_concurrency.items()

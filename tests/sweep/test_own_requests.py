@@ -117,8 +117,7 @@ def test_sweeps_that_sent_other_things_are_not_compared_as_equals(tmp_path: Path
         file.write_text(json.dumps({"prompt": words}), encoding="utf-8")
         spec = SweepSpec(concurrency=(1,), prompts=str(file), extra_body={"user": user})
         plan = plan_result(make_plan(spec, [SweepTarget(name, "http://127.0.0.1:1")]))
-        result = made_sweep((name, [made_level(1).model_copy(update={"pp": None})]))
-        return series_of(result.model_copy(update={"plan": plan}))[0]
+        return series_of(made_sweep((name, [made_level(1, pp=None)])).model_copy(update={"plan": plan}))[0]
 
     first = sent("a", "own words", "aaaaaaaa")
     bodies = compare([first, sent("b", "own words", "b")])

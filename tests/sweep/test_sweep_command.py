@@ -14,6 +14,7 @@ import pytest
 
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import earlier_results, load, stored_sweeps, sweeps_folder
+from tests.known import known
 from tests.sweep.stream_server import Asked, StreamServer
 from tests.sweep.watched_servers import watched
 
@@ -35,34 +36,28 @@ class Command:
         self.folder = sweeps_folder(self.env)
         self.home = home
 
-    async def start(self, *words: str) -> asyncio.subprocess.Process:
-        """Start a sweep."""
+    async def start(self, *words: str, name: str = "sweep", **more: str) -> asyncio.subprocess.Process:
+        """Start a sweep, or the command `name`, with `more` environment variables."""
         return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "sparktop",
-            "sweep",
-            *words,
-            env=self.env,
+            *(sys.executable, "-m", "sparktop", name, *words),
+            env=self.env | more,
             cwd=self.home,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
 
-    async def run(self, *words: str) -> tuple[int, str, str]:
-        """Run a sweep; return exit code, standard output and standard error."""
-        process = await self.start(*words)
+    async def run(self, *words: str, name: str = "sweep", **more: str) -> tuple[int, str, str]:
+        """Run it to its end; return exit code, standard output and standard error."""
+        process = await self.start(*words, name=name, **more)
         out, err = await process.communicate()
-        assert process.returncode is not None
-        return process.returncode, out.decode(), err.decode()
+        return known(process.returncode), out.decode(), err.decode()
 
 
 async def lines_until(process: asyncio.subprocess.Process, words: str) -> None:
     """Read standard error up to a line with these words."""
-    assert process.stderr is not None
     seen = []
-    while line := (await process.stderr.readline()).decode():
+    while line := (await known(process.stderr).readline()).decode():
         seen.append(line)
         if words in line:
             return

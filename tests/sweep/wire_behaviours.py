@@ -60,17 +60,29 @@ def _events(asked: Asked) -> list[dict[str, Any]]:
     return [*tokens, *([asked.usage()] if asked.body.get("stream_options") else [])]
 
 
-def ends_with(end: str) -> Answer:
-    """Return an answer that ends with this instead of the usual event."""
+Part = Callable[[Asked], object]
+
+
+def all_tokens(*ends: Part, start: Part = Asked.start) -> Answer:
+    """Return an answer of a head, all events of a usual one, and these parts in place of its end."""
 
     async def answer(asked: Asked) -> None:
-        asked.start()
+        start(asked)
         for event in _events(asked):
             asked.event(event)
-        asked.chunk(end)
-        asked.write("0\r\n\r\n")
+        for end in ends:
+            end(asked)
 
     return answer
+
+
+def ends_with(end: str, trailers: str = "", head: str = "") -> Answer:
+    """Return an answer whose body ends with this instead of the usual event, then with trailers."""
+    return all_tokens(
+        lambda asked: asked.chunk(end),
+        lambda asked: asked.write(f"0\r\n{trailers}\r\n"),
+        start=lambda asked: asked.start(head),
+    )
 
 
 async def no_finish(asked: Asked) -> None:
@@ -151,15 +163,6 @@ async def early_hints(asked: Asked) -> None:
     await asked.stream()
 
 
-async def with_trailers(asked: Asked) -> None:
-    """End the body with trailers, and write a second end of the stream before."""
-    asked.start("Trailer: X-Tokens\r\n")
-    for event in _events(asked):
-        asked.event(event)
-    asked.chunk("data: [DONE]\n\ndata: [DONE]\n\n: bye\n\n")
-    asked.write("0\r\nX-Tokens: 9\r\n\r\n")
-
-
 async def as_http_1_0(asked: Asked) -> None:
     """Answer as HTTP/1.0 does: no length, and the connection closes at the end."""
     asked.write("HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
@@ -207,8 +210,8 @@ def parts(*texts: str) -> Answer:
     return answer
 
 
-def breaks_off(*last: Callable[[Asked], object]) -> Answer:
-    """Return an answer to each second request of a run that ends after four tokens and these events."""
+def breaks_off(fact: str, *last: Callable[[Asked], object]) -> Behaviour:
+    """Return that each second request of a run is answered with four tokens and these events."""
 
     async def answer(asked: Asked) -> None:
         if asked.tokens < LONG or asked.number % 2:
@@ -221,7 +224,7 @@ def breaks_off(*last: Callable[[Asked], object]) -> Answer:
             asked.event(event(asked))
         asked.end()
 
-    return answer
+    return Behaviour(fact, answer, shows=ONE_FAILED, marks=frozenset({"errors"}))
 
 
 def finished_with(reason: object) -> Callable[[Asked], object]:
@@ -235,16 +238,14 @@ def finished_with(reason: object) -> Callable[[Asked], object]:
     return event
 
 
-async def created(asked: Asked) -> None:
-    """Answer with another status of success."""
-    asked.write("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n")
-    for event in _events(asked):
-        asked.event(event)
-    asked.end()
-
-
 STREAMS: dict[str, Behaviour] = {
-    "created": Behaviour("each status of success is one", created),
+    "created": Behaviour(
+        "each status of success is one",
+        all_tokens(
+            Asked.end,
+            start=lambda asked: asked.write("HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        ),
+    ),
     "whole": Behaviour(
         "an answer that comes in one piece has no rate of decoding, and a doubtful TTFT",
         whole,
@@ -258,28 +259,23 @@ STREAMS: dict[str, Behaviour] = {
         marks=frozenset({"long_output"}),
     ),
     "early-hints": Behaviour("answers before the final one are none", early_hints),
-    "trailers": Behaviour("what follows the end of a stream is no part of it", with_trailers),
+    "trailers": Behaviour(
+        "what follows the end of a stream, also a second end, is no part of it",
+        ends_with("data: [DONE]\n\ndata: [DONE]\n\n: bye\n\n", "X-Tokens: 9\r\n", "Trailer: X-Tokens\r\n"),
+    ),
     "http-1.0": Behaviour("an answer may end with its connection", as_http_1_0),
     "no-done": Behaviour("a finish reason ends a stream", ends_with(": bye\n\n")),
     "open-done": Behaviour("the last event may lack its empty line", ends_with("data: [DONE]\n")),
-    "error-after-tokens": Behaviour(
+    "error-after-tokens": breaks_off(
         "an event without an answer is an error under any of its names, also after tokens",
-        breaks_off(lambda _asked: {"detail": "upstream gone"}),
-        shows=ONE_FAILED,
-        marks=frozenset({"errors"}),
+        lambda _asked: {"detail": "upstream gone"},
     ),
-    "aborted": Behaviour(
+    "aborted": breaks_off(
         "the reason of an end may be an object",
-        breaks_off(finished_with({"type": "abort", "message": "engine died"}), Asked.usage),
-        shows=ONE_FAILED,
-        marks=frozenset({"errors"}),
+        finished_with({"type": "abort", "message": "engine died"}),
+        Asked.usage,
     ),
-    "timed-out": Behaviour(
-        "what the server gave up is no answer",
-        breaks_off(finished_with("timeout"), Asked.usage),
-        shows=ONE_FAILED,
-        marks=frozenset({"errors"}),
-    ),
+    "timed-out": breaks_off("what the server gave up is no answer", finished_with("timeout"), Asked.usage),
     "no-finish": Behaviour(
         "an answer whose framing is complete and that has all its tokens is whole", no_finish
     ),
@@ -314,72 +310,64 @@ REFUSALS: dict[str, Behaviour] = {
     ),
 }
 
-_MOVED = always(308, "", "Location: https://gate.example/llm/v1\r\n")
-_LOCKED = always(401, {"error": {"message": "Unauthorized"}})
-_PAGE = always(200, "<!doctype html><title>Open WebUI</title>")
-_UNABLE: dict[str, object] = {}
-"""No level is measured: the target has an error."""
+
+def unable(fact: str, answer: Answer, *says: str, small: Small = lambda *_: None) -> Behaviour:
+    """Return that no level is measured: the target has an error with these words."""
+    return Behaviour(fact, answer, small, shows={}, says=says)
+
+
+def shut(fact: str, page: tuple[Answer, Small], *says: str) -> Behaviour:
+    """Return the same of a server that has this page for every request."""
+    return unable(fact, page[0], *says, small=page[1])
+
 
 UNUSABLE: dict[str, Behaviour] = {
-    "too-many-always": Behaviour(
+    "too-many-always": unable(
         "a server that refuses everything is named with its words",
         always(429, {"error": {"message": "quota exceeded"}}, "Retry-After: 0\r\n")[0],
-        shows=_UNABLE,
-        says=("HTTP 429", "quota exceeded"),
+        *("HTTP 429", "quota exceeded"),
     ),
-    "moved": Behaviour(
+    "moved": shut(
         "a redirect keeps its status and its goal, and is not followed",
-        _MOVED[0],
-        _MOVED[1],
-        shows=_UNABLE,
-        says=("308", "https://gate.example/llm/v1"),
+        always(308, "", "Location: https://gate.example/llm/v1\r\n"),
+        *("308", "https://gate.example/llm/v1"),
     ),
-    "one-interface": Behaviour(
+    "one-interface": unable(
         "a server without the route that is asked says how to ask another",
         always(404, {"detail": "Not Found"})[0],
-        shows=_UNABLE,
-        says=("no such route (HTTP 404)", "--api completions"),
+        *("no such route (HTTP 404)", "--api completions"),
     ),
-    "locked": Behaviour(
+    "locked": shut(
         "a server that wants a key says how to give one",
-        _LOCKED[0],
-        _LOCKED[1],
-        shows=_UNABLE,
-        says=("401", "wants a key", "--api-key-env"),
+        always(401, {"error": {"message": "Unauthorized"}}),
+        *("401", "wants a key", "--api-key-env"),
     ),
-    "web-page": Behaviour(
-        "a web page is named as one", _PAGE[0], _PAGE[1], shows=_UNABLE, says=("web page", "URL")
+    "web-page": shut(
+        "a web page is named as one",
+        always(200, "<!doctype html><title>Open WebUI</title>"),
+        *("web page", "URL"),
     ),
-    "error-in-words": Behaviour(
+    "error-in-words": unable(
         "an error event may have plain words",
         parts("event: error\ndata: engine is overloaded\n\n"),
-        shows=_UNABLE,
-        says=("an error", "engine is overloaded"),
+        *("an error", "engine is overloaded"),
     ),
-    "error-as-detail": Behaviour(
+    "error-as-detail": unable(
         "a stream that has an error and no token has one under any of its names",
         parts('data: {"detail": "engine is overloaded"}\n\n'),
-        shows=_UNABLE,
-        says=("an error", "engine is overloaded"),
+        *("an error", "engine is overloaded"),
     ),
-    "message-with-200": Behaviour(
+    "message-with-200": unable(
         "an error with status 200 keeps its words under any of its names",
         always(200, {"code": 429, "message": "engine is overloaded"})[0],
-        shows=_UNABLE,
-        says=("an error", "engine is overloaded"),
+        *("an error", "engine is overloaded"),
     ),
-    "words-with-200": Behaviour(
+    "words-with-200": unable(
         "words that are neither a stream nor JSON are quoted",
         parts("engine is overloaded\n"),
-        shows=_UNABLE,
-        says=("without an event stream", "engine is overloaded"),
+        *("without an event stream", "engine is overloaded"),
     ),
-    "brotli": Behaviour(
-        "a packing that was not asked for is named",
-        in_brotli,
-        shows=_UNABLE,
-        says=("packed as 'br'",),
-    ),
+    "brotli": unable("a packing that was not asked for is named", in_brotli, "packed as 'br'"),
     "pasted": Behaviour(
         "the address of a completion is taken as its server's",
         address="/v1/chat/completions",
@@ -388,30 +376,24 @@ UNUSABLE: dict[str, Behaviour] = {
 }
 
 
-async def cut_at(asked: Asked, most: int) -> None:
-    """Answer as a server that keeps only the last `most` tokens of a prompt, without a word."""
-    counted = min(most, asked.prompt_tokens)
-    asked.start()
-    for at in range(asked.tokens):
-        asked.event(asked.token(finish="length" if at == asked.tokens - 1 else None))
-        await asked.server.step()
-    used = {"prompt_tokens": counted, "completion_tokens": asked.tokens}
-    asked.event({"choices": [], "usage": used})
-    asked.end()
+def counts(used: Callable[[Asked], tuple[int, int]]) -> Answer:
+    """Return a usual answer with these counts of its tokens, of prompt and answer."""
+
+    async def answer(asked: Asked) -> None:
+        asked.start()
+        for at in range(asked.tokens):
+            asked.event(asked.token(finish="length" if at == asked.tokens - 1 else None))
+            await asked.server.step()
+        prompt, generated = used(asked)
+        asked.event({"choices": [], "usage": {"prompt_tokens": prompt, "completion_tokens": generated}})
+        asked.end()
+
+    return answer
 
 
 def no_tokenizer(path: str, _headers: dict[str, str], _body: dict[str, Any]) -> bytes | None:
     """Answer as a server that does not count texts."""
     return page(404, {"detail": "Not Found"}) if path.endswith("/tokenize") else None
-
-
-async def damaged_count(asked: Asked) -> None:
-    """Answer with counts beyond any prompt's."""
-    asked.start()
-    for _ in range(asked.tokens):
-        asked.event(asked.token(finish=None))
-    asked.event({"choices": [], "usage": {"prompt_tokens": 10**30, "completion_tokens": 10**30}})
-    asked.end()
 
 
 async def uncounted(asked: Asked) -> None:
@@ -432,7 +414,7 @@ async def uncounted(asked: Asked) -> None:
 COUNTS: dict[str, Behaviour] = {
     "cut-prompt": Behaviour(
         "a prompt that the server cut is not the prompt that was asked for",
-        lambda asked: cut_at(asked, 15),
+        counts(lambda asked: (min(15, asked.prompt_tokens), asked.tokens)),
         no_tokenizer,
         shows=ALL_OK | {"asked_prompt_tokens": 40.0, "counted_prompt_tokens": 15.0},
         marks=frozenset({"short_prompt"}),
@@ -440,7 +422,7 @@ COUNTS: dict[str, Behaviour] = {
     ),
     "damaged-count": Behaviour(
         "a count that no request has is none",
-        damaged_count,
+        counts(lambda _asked: (10**30, 10**30)),
         shows=ALL_OK | {"tokens_from": "token_ids"},
     ),
     "uncounted": Behaviour(

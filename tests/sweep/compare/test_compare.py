@@ -5,13 +5,15 @@ The answers of capacity searches beside one another: which target takes more, an
 What independent engines could reach at best, and which targets do more than that.
 
 Published tables as they are shipped.
+
+When a target is a winner: when it is shown to be better than every other, at one error rate a table.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 import pytest
@@ -19,24 +21,26 @@ from msgspec.structs import replace
 
 from sparktop.errors import UsageError
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
-from sparktop.model.sweep import value_of
+from sparktop.model.sweep import value_of, value_of_range
 from sparktop.sweep.compare.compare import (
     NO_TEST,
     compare,
     compared_series,
     compared_targets,
+    comparison_of,
     engines_sentences,
     independent_engines,
 )
-from sparktop.sweep.compare.ratio import ratio_of
-from sparktop.sweep.compare.series import LevelSeries, SeriesLevel, load_reference, published_series
-from sparktop.sweep.formats.report import comparison_json, comparison_markdown
-from sparktop.sweep.result.results import (
-    CapacityAnswer,
-    CapacityResult,
-    ComparisonResult,
-    ComparisonRow,
+from sparktop.sweep.compare.ratio import holm, ratio_of
+from sparktop.sweep.compare.series import (
+    LevelSeries,
+    SeriesLevel,
+    are_same_row,
+    load_reference,
+    published_series,
 )
+from sparktop.sweep.formats.report import comparison_json, comparison_markdown
+from sparktop.sweep.result.results import CapacityAnswer, CapacityResult, ComparisonResult, ComparisonRow
 from sparktop.sweep.terms.definitions import METRICS
 from sparktop.sweep.view.capacity import compared_words
 from sparktop.sweep.view.difference import difference
@@ -127,23 +131,9 @@ def test_two_of_the_same_raise_the_floor() -> None:
 def test_other_windows_loads_models_and_lengths_are_told() -> None:
     """A comparison of two series that are not alike has notes about it."""
     first = replace(made_series("a", {1: FAST}), shape=LoadMode.BURST)
-    level = SeriesLevel(
-        Level("", concurrency_point(1), 9, 9),
-        {"decode_tps": value_of(1.0)},
-        validity=("errors",),
-        sm_clock_mhz={"n": 2000},
-    )
-    second = LevelSeries(
-        "b",
-        (level,),
-        "g",
-        "t",
-        "other",
-        LoadMode.STEADY,
-        {"decode_tps": "own"},
-        simulated=True,
-        notes=("x",),
-    )
+    load, own = Level("", concurrency_point(1), 9, 9), {"decode_tps": "own"}
+    level = SeriesLevel(load, {"decode_tps": value_of(1.0)}, validity=("errors",), sm_clock_mhz={"n": 2000})
+    second = LevelSeries("b", (level,), "g", "t", "other", LoadMode.STEADY, own, simulated=True, notes=("x",))
     third = replace(first, name="c", levels=(replace(first.levels[0], sm_clock_mhz={"n": 1900.0}),))
     notes = "\n".join(compare([first, second, third]).notes)
     assert "not the same window everywhere, see the definitions: Decode" in notes
@@ -223,14 +213,10 @@ def alone(name: str, by_concurrency: Mapping[int, tuple[float, ...]]) -> LevelSe
 
 def test_the_published_topologies_answer_their_own_question() -> None:
     """At c = 8: 2 × solo(c4) = 215.8, shuffle 177.5 (82 %), and TP=2's 231.0 is beyond any routing of two."""
-    shuffle, least_busy = compare(
-        published_series(load_reference("spark-topologies-2026-03"))
-    ).independent_engines
-    assert (shuffle.routed, shuffle.alone, shuffle.metric) == (
-        "simple-shuffle",
-        ("solo", "solo"),
-        "decode_tps",
-    )
+    published = published_series(load_reference("spark-topologies-2026-03"))
+    shuffle, least_busy = compare(published).independent_engines
+    assert (shuffle.routed, shuffle.metric) == ("simple-shuffle", "decode_tps")
+    assert shuffle.alone == ("solo", "solo")
     level = next(one for one in shuffle.levels if one.concurrency == 8)
     assert (level.each, level.routed) == (4, 177.5)
     assert level.bound == pytest.approx(215.8)
@@ -283,3 +269,122 @@ def test_a_wrong_name_is_one_line_with_the_right_ones() -> None:
         load_reference("ref:spark-vllm-blogg")
     with pytest.raises(UsageError, match=r"known: gx10-concurrency-first, .*--list"):
         load_reference("ref:\x1b[31m")
+
+
+LEVELS = (1, 2, 4, 8, 16, 32, 64)
+CLOSE = (100.0, 104.0, 99.0), (103.0, 98.0, 103.5)
+FAR_BELOW = (60.0, 61.0, 62.0)
+
+
+@pytest.mark.long
+def test_two_alike_beside_a_slow_baseline_have_no_winner() -> None:
+    """Both are shown to beat the baseline, neither to beat the other; no crossover between them."""
+    first, second = CLOSE
+    runs = {level: first if level < 8 else second for level in LEVELS}
+    others = {level: second if level < 8 else first for level in LEVELS}
+    slow = made_series("slow", dict.fromkeys(LEVELS, FAR_BELOW))
+    found = compare([slow, made_series("x", runs), made_series("y", others)], baseline="slow")
+    assert {(row.winner, row.beats, row.significant) for row in found.rows} == {(None, ("slow",), False)}
+    assert found.crossovers == ()
+    for row in found.rows:
+        assert {change.significant for change in row.changes.values()} == {True}
+
+
+STEADY = {1: (33.0, 33.2, 33.4), 8: (232.3, 232.3, 232.9)}
+SLOWER = {1: (33.1, 33.3, 33.2), 8: (160.0, 172.0, 167.0)}
+"""At c8 the test of this difference alone has p = 0.004."""
+OTHERS = ("peak_tps", "pure_decode_tps", "output_tps", "total_tps", "ttfr_ms", "itl_ms", "tpot_ms", "e2e_ms")
+
+
+def with_same(series: LevelSeries, metrics: Sequence[str]) -> LevelSeries:
+    """Return a series with the same values of `metrics` at each level."""
+    same = {metric: value_of(100.0, (99.0, 100.0, 101.0)) for metric in metrics}
+    levels = (replace(level, figures={**same, **level.figures}) for level in series.levels)
+    return replace(series, levels=tuple(levels))
+
+
+@pytest.mark.long
+def test_metrics_that_no_answer_names_and_files_without_a_level_change_no_verdict_there() -> None:
+    """Decode at c8 is won beside eight metrics without a difference, and beside files that have c1 alone."""
+    two = [with_same(made_series(*named), OTHERS) for named in (("new", STEADY), ("old", SLOWER))]
+    before = [with_same(made_series(f"before {number}", {1: SLOWER[1]}), OTHERS) for number in range(9)]
+    for series in (two, [*before, *two]):
+        found = compare(series).rows
+        assert [row.winner for row in found if row.metric == "decode_tps" and row.concurrency == 8] == ["new"]
+
+
+@pytest.mark.long
+def test_an_older_stored_comparison_is_made_anew() -> None:
+    """One without an error rate tested each row alone."""
+    series = [made_series("a", {1: CLOSE[0]}), made_series("b", {1: CLOSE[1]})]
+    old = ComparisonResult(
+        rows=(ComparisonRow(metric="decode_tps", concurrency=1, values={"a": 1.0, "b": 2.0}, winner="b"),)
+    )
+    assert comparison_of(old, series).rows[0].winner is None
+    kept = compare(series, baseline="a")
+    assert comparison_of(kept, series) is kept
+
+
+def range_and(value: float, span: tuple[float, float]) -> ComparisonRow:
+    values = {"r": value_of_range(sum(span) / 2, span), "p": value_of(value)}
+    point = Level("", concurrency_point(1))
+    both = [
+        LevelSeries(name, (SeriesLevel(point, {"output_tps": one}),), name, "t", published=True)
+        for name, one in values.items()
+    ]
+    return compare(both).rows[0]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("value", "ahead", "percent"),
+    [
+        (43.0, "r", 100 * (45 / 43 - 1)),
+        (48.0, None, None),
+        (52.0, None, None),
+        (60.0, "p", 100 * (60 / 55 - 1)),
+    ],
+)
+def test_a_range_is_beaten_or_not_by_its_nearest_end(
+    value: float, ahead: str | None, percent: float | None
+) -> None:
+    """45 to 55 beats 43 by its lower end, loses to 60 by its upper one, and leaves what lies inside open."""
+    row = range_and(value, (45.0, 55.0))
+    assert (row.winner, row.ahead) == (ahead, ahead)
+    assert row.percent == (None if percent is None else pytest.approx(percent))
+    assert row.ranges == {"r": (45.0, 55.0)}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("tokens", "other_tokens", "alike"),
+    [(1000, 1100, True), (22_000, 20_000, True), (1000, 1101, False), (0, 1, False), (0, 0, True)],
+)
+def test_lengths_exactly_ten_percent_apart_are_alike(tokens: int, other_tokens: int, *, alike: bool) -> None:
+    """The limit belongs to what shares a row."""
+    point = concurrency_point(1)
+    assert are_same_row(Level("", point, tokens, 8), Level("", point, other_tokens, 8)) is alike
+
+
+@pytest.mark.long
+def test_one_difference_among_many_rows_may_be_chance() -> None:
+    """With p = 0.04 it has a winner alone; beside 31 rows without a difference it has none."""
+    slower, faster = (100.0, 102.0, 104.0), (104.8, 106.8, 108.8)
+    for others, winner in (({}, "new"), (dict.fromkeys(range(9, 40), slower), None)):
+        two = [made_series(name, {8: runs, **others}) for name, runs in (("new", faster), ("old", slower))]
+        assert [row.winner for row in compare(two).rows if row.concurrency == 8] == [winner]
+
+
+@pytest.mark.long
+def test_a_difference_below_the_floor_is_none() -> None:
+    """One percent, however close the runs are."""
+    values = (("a", 101.0), ("b", 100.0))
+    two = [made_series(name, {1: (rate, rate + 0.01, rate + 0.02)}) for name, rate in values]
+    assert [row.significant for row in compare(two).rows] == [False]
+
+
+@pytest.mark.long
+def test_each_difference_that_is_shown_makes_the_next_one_easier() -> None:
+    """Of three tests 5 % / 3, then 5 % / 2, then 5 %; those that are not given count too."""
+    assert holm({"a": 0.016, "b": 0.024, "c": 0.5}, 3) == {"a", "b"}
+    assert holm({"a": 0.017, "b": 0.024}, 3) == set()

@@ -7,6 +7,8 @@ What a Markdown report says beside its figures: the headline, marks, and what th
 The software of a sweep's targets in its report.
 
 The command line that repeats a sweep of agents.
+
+Which server answered, run by run: a router that sends each run elsewhere is not balanced.
 """
 
 from __future__ import annotations
@@ -20,30 +22,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from sparktop.commands.sweep.run import level_line
 from sparktop.errors import UsageError
 from sparktop.graphics.cells import cell_width
-from sparktop.model.load import Level, LoadKind, LoadMode
+from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
 from sparktop.report.document.document import Untrusted, wrap_markdown
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.compare.series import LevelSeries, series_of
 from sparktop.sweep.formats import exports, post, report
-from sparktop.sweep.formats.report import (
-    comparison_json,
-    comparison_markdown,
-    server_facts,
-    sweep_markdown,
-)
+from sparktop.sweep.formats.report import comparison_json, comparison_markdown, server_facts
 from sparktop.sweep.formats.tables import winners
 from sparktop.sweep.formats.written import comparison_report, render_json, repeat_command
 from sparktop.sweep.plan.plan import TargetKind
+from sparktop.sweep.result.level import level_result
+from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import (
     CapacityResult,
     LevelResult,
     PlanResult,
+    ServerSide,
     SweepResult,
     TargetResult,
     Validity,
@@ -54,7 +53,7 @@ from sparktop.sweep.view.levels import level_facts
 from sparktop.sweep.view.marks import marks_of
 from sparktop.sweep.view.result import result_view
 from tests.known import known
-from tests.sweep.made_results import made_level, made_series, made_sweep
+from tests.sweep.made_results import doubts, made_level, made_series, made_sweep, request, with_target
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -118,13 +117,9 @@ def test_every_figure_in_markdown_is_defined_in_a_line() -> None:
 
 def test_markdown_says_what_is_wrong() -> None:
     """Not finished, not reached, a slow generator, levels in doubt: all before or beside the figures."""
-    doubted = made_level().model_copy(update={"validity": (Validity(code="few_runs", message="2 of 3"),)})
-    result = made_sweep(("a", [doubted])).model_copy(
-        update={
-            "status": "stopped_by_guard",
-            "stop_reason": "GPU at 95 C",
-            "simulated": True,
-        }
+    doubted = made_level(validity=doubts("few_runs", message="2 of 3"))
+    result = made_sweep(
+        ("a", [doubted]), status="stopped_by_guard", stop_reason="GPU at 95 C", simulated=True
     )
     text = report.sweep_markdown(result.with_target(TargetResult(name="b", url="u", error="refused")))
     assert "## sparktop sweep (simulated)" in text
@@ -144,7 +139,7 @@ def test_every_form_of_an_answer_says_first_that_the_sweep_is_not_complete(
     """So does that of a comparison, and the screen."""
     fast, slow = [[made_level(count, step=step) for count in (1, 4)] for step in (0.25, 0.5)]
     for targets in ([("a", fast)], [("a", fast), ("b", fast)], [("a", fast), ("b", slow)]):
-        result = made_sweep(*targets).model_copy(update={"status": status})
+        result = made_sweep(*targets, status=status)
         begin = "not complete" if words is None else f"not complete ({words})"
         told = [result_view(result).headline or ""]
         told += [" ".join(text.split()) for text in (report.sweep_markdown(result), post.render(result))]
@@ -154,21 +149,14 @@ def test_every_form_of_an_answer_says_first_that_the_sweep_is_not_complete(
 def test_many_marks_are_one_sentence_and_a_line_each() -> None:
     """How many levels have one, the largest error of a TTFT, and each message once with all its levels."""
     lags = {1: 4.0, 4: 31.2, 16: 14.0}
-    levels = [
-        made_level(concurrency).model_copy(
-            update={
-                "validity": (
-                    Validity(code="client_lag", message=f"some TTFT are {lag} % too long", ttft_percent=lag),
-                    Validity(code="too_short", message="all runs together lasted 3 s"),
-                )
-            }
-        )
-        for concurrency, lag in lags.items()
-    ]
-    note = (Validity(code="client_lag", message="some TTFT are 0.31 % too long", ttft_percent=0.31),)
-    late = (Validity(code="client_lag", message="its timers were late", ttft_percent=17.4, itl=True),)
-    levels += [made_level(2).model_copy(update={"notes": note})]
-    levels += [made_level(8).model_copy(update={"validity": late})]
+
+    def lagging(percent: float, *, itl: bool = False) -> tuple[Validity, ...]:
+        message = f"some TTFT are {percent} % too long"
+        return (Validity(code="client_lag", message=message, ttft_percent=percent, itl=itl),)
+
+    short = doubts("too_short", message="all runs together lasted 3 s")
+    levels = [made_level(at, validity=(*lagging(lag), *short)) for at, lag in lags.items()]
+    levels += [made_level(2, notes=lagging(0.31)), made_level(8, validity=lagging(17.4, itl=True))]
     text = report.sweep_markdown(made_sweep(("a", levels)))
     assert (
         "Warnings: measured TTFT up to 32 % too high: load generator late (3 of 5 levels); "
@@ -179,9 +167,8 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
     )
     assert "- c1, c4, c16: measured too briefly: all runs together lasted 3 s" in " ".join(text.split())
     assert text.count("all runs together") == 1
-    brief = [level.model_copy(update={"validity": level.validity[1:]}) for level in levels[:3]]
-    pair = made_sweep(("a", brief), ("b", brief)).model_copy(update={"simulated": True})
-    text = report.sweep_markdown(pair)
+    brief = [made_level(at, validity=short) for at in lags]
+    text = report.sweep_markdown(made_sweep(("a", brief), ("b", brief), simulated=True))
     assert "- every level: measured too briefly: all runs together lasted 3 s" in text
     assert text.count("measured too briefly") - text.count("| measured too briefly") == 2  # summary, remark
     assert text.count("simulated") == 1
@@ -192,28 +179,14 @@ def test_markdown_fits_a_terminal_of_80_columns() -> None:
 
     Unwrapped, each paragraph and each item is one line: forums show a line end within one as a break.
     """
-    marks = tuple(Validity(code=code, message="a sentence - of some length + more " * 4) for code in WARNINGS)
-    level = made_level(512).model_copy(
-        update={"padding_percent": 37.5, "roofline_percent": 52.0, "validity": marks}
-    )
+    marks = doubts(*WARNINGS, message="a sentence - of some length + more " * 4)
+    level = made_level(512, padding_percent=37.5, roofline_percent=52.0, validity=marks)
     whole = report.sweep_markdown(made_sweep(("a", [made_level(1), level])))
     assert not re.search(r"^[^|`#\n].*\n[^\n|`-]", whole, flags=re.MULTILINE)
     text = wrap_markdown(whole, 80)
     assert max(cell_width(line) for line in text.splitlines()) <= 80
     assert text.split() == whole.split()
     assert not re.search(r"^ +[-+*] ", text, flags=re.MULTILINE)
-
-
-def test_names_in_markdown_are_no_markup_and_addresses_stay_away() -> None:
-    """A target named like a table, a link or an image is its name."""
-    name = "a|b ![x](http://evil) `c`"
-    text = report.sweep_markdown(made_sweep((name, [made_level()]), ("b", [made_level()])))
-    assert "127.0.0.1" not in text
-    for line in text.splitlines():
-        outside = re.sub(r"(`+).*?\1", "", line)
-        assert "![" not in outside
-    heads = [line for line in text.splitlines() if line.startswith("| Concurrency")]
-    assert any("`a`&#124;`` b ![x](http://evil) `c` ``" in line for line in heads)
 
 
 def test_any_json_that_the_file_allows_can_be_laid_out() -> None:
@@ -231,15 +204,9 @@ SLOW: Mapping[int, tuple[float, ...]] = {1: (10.0, 10.1, 10.2), 4: (40.0, 40.1, 
 FAST: Mapping[int, tuple[float, ...]] = {1: (30.0, 30.1, 30.2), 4: (20.0, 20.1, 20.2)}
 
 
-def of_lengths(series: LevelSeries, pp: int | None, tg: int | None) -> LevelSeries:
-    """Return a series as if its prompts had `pp` tokens and its answers `tg`; None: it does not say."""
-    levels = (replace(one, load=Level("", one.load.point, pp, tg)) for one in series.levels)
-    return replace(series, levels=tuple(levels))
-
-
 def pair(pp: int | None = 100, tg: int | None = 4) -> list[LevelSeries]:
     """Return two series that differ clearly, and cross; the second with lengths of `pp` and `tg` tokens."""
-    return [made_series("apple", SLOW), of_lengths(made_series("berry", FAST), pp, tg)]
+    return [made_series("apple", SLOW), made_series("berry", FAST, pp=pp, tg=tg)]
 
 
 @pytest.mark.parametrize("form", ["md", "html"])
@@ -265,10 +232,6 @@ def test_tables_have_values_and_no_winner(form: str, series: list[LevelSeries], 
     assert "Crossovers" in alike
 
 
-def at_length(pp: int, step: float = 0.25) -> LevelResult:
-    return made_level(1, step=step).model_copy(update={"pp": pp})
-
-
 def cells_of(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
 
@@ -276,8 +239,9 @@ def cells_of(text: str) -> list[list[str]]:
 def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
     """In the report and in `compare`, with the server's words; a length within 10 % is the same row."""
     refused = LevelResult(concurrency=1, pp=39000, tg=4, error="too long")
-    able = [at_length(5000), at_length(39026)]
-    result = made_sweep(("a", able), ("b", [at_length(5000), refused]), ("c", [at_length(5000)]))
+    short = made_level(1, pp=5000)
+    able = [short, made_level(1, pp=39026)]
+    result = made_sweep(("a", able), ("b", [short, refused]), ("c", [short]))
     text = report.sweep_markdown(result)
     assert ["c1, 39,000 in, 4 out", "4.0", "❌", "–", "`a` alone"] in cells_of(text)
     assert "\n- ❌: left out: the server does not take requests of this length." in text
@@ -289,18 +253,16 @@ def test_what_a_server_refuses_stands_beside_what_the_others_did() -> None:
     assert json.loads(comparison_json(compare(series), series))["series"][1]["refused"] == [
         {"concurrency": 1, **axis, "pp": 39000, "tg": 4, "depth": 0, "error": "too long"}
     ]
-    both = made_sweep(("a", able), ("b", [at_length(5000), refused]), ("c", able))
-    assert (
-        next(row[2] for row in cells_of(report.sweep_markdown(both)) if "c1, 39,026 in, 4 out" in row) == "❌"
-    )
+    both = cells_of(report.sweep_markdown(made_sweep(("a", able), ("b", [short, refused]), ("c", able))))
+    assert next(row[2] for row in both if "c1, 39,026 in, 4 out" in row) == "❌"
     deep = refused.model_copy(update={"pp": 5000, "depth": 4096})
-    same = made_sweep(("a", [at_length(5000), deep]), ("b", [at_length(5000), deep]))
+    same = made_sweep(("a", [short, deep]), ("b", [short, deep]))
     text = report.sweep_markdown(same)
     assert "\n- Left out: 5,000 tokens in after 4,096 of context, which `a` and `b` do not take\n" in text
     assert ["c1 @ 4,096", "❌", "❌", "–"] in cells_of(text)
     assert text.count("too long") == 1
     assert ", @: tokens of context, sent before, " in post.render(same)
-    alone = series_of(made_sweep(("b", [at_length(5000), at_length(20000), refused])))
+    alone = series_of(made_sweep(("b", [short, made_level(1, pp=20000), refused])))
     assert ["❌ c1, 39,000 in, 4 out", *["–"] * 6] in cells_of(comparison_markdown(compare(alone), alone))
 
 
@@ -321,9 +283,7 @@ def test_an_untested_row_beside_tested_ones_is_marked() -> None:
 
 def test_further_remarks_on_a_level_are_called_so() -> None:
     """In the row of a level stands the first; a number alone would not say of what."""
-    codes = sorted(WARNINGS)[:2]
-    doubts = tuple(Validity(code=code, message="what was seen") for code in codes)
-    level = made_level().model_copy(update={"validity": doubts})
+    level = made_level(validity=doubts(*sorted(WARNINGS)[:2]))
     text = report.sweep_markdown(made_sweep(("a", [level])))
     assert re.search(r"^\| c2 .*, more below +\|$", text, flags=re.MULTILINE)
 
@@ -331,13 +291,13 @@ def test_further_remarks_on_a_level_are_called_so() -> None:
 @pytest.mark.parametrize("code", sorted(WARNINGS))
 def test_each_reason_to_doubt_stands_in_every_report(code: str) -> None:
     """In the row, in a sentence of its own, in CSV and in the line of a finished level."""
-    marked = made_level().model_copy(update={"validity": (Validity(code=code, message="what was seen"),)})
+    marked = made_level(validity=doubts(code))
     result = made_sweep(("a", [marked]))
     text = report.sweep_markdown(result)
     (mark,) = marks_of(marked)
     assert re.search(rf"^\| c2 .* {mark.word} +\|$", text, flags=re.MULTILINE)
     assert f"### Remarks on levels\n\n- c2: {mark.word}: what was seen" in text
-    assert next(csv.DictReader(io.StringIO(exports.to_csv(result))))["validity"] == code
+    assert rows_of(exports.to_csv(result))[0]["validity"] == code
     assert f"warning: {mark.word}" in level_line("a", marked)
 
 
@@ -360,21 +320,20 @@ def test_versions_and_limits_are_facts_of_the_report() -> None:
     """What is alike of all is said once; a router adds its own version and strategy."""
     proxy = ROUTER.model_copy(update={"slots": 96})
     other = ENGINE.model_copy(update={"name": "spark-b"})
-    result = made_sweep().model_copy(update={"targets": (ENGINE, other, proxy)})
+    result = made_sweep(targets=(ENGINE, other, proxy))
     assert list(server_facts(result)) == [
         "All targets: vLLM 0.32.0, context 131,072",
         "`spark-a` and `spark-b`: 48 slots",
         "`proxy`: behind LiteLLM 1.106 (least-busy), 96 slots",
     ]
     measured = ENGINE.model_copy(update={"levels": (made_level(),)})
-    assert "vLLM 0.32.0, 48 slots" in sweep_markdown(result.model_copy(update={"targets": (measured,)}))
+    assert "vLLM 0.32.0, 48 slots" in report.sweep_markdown(made_sweep(targets=(measured,)))
 
 
 def with_plan(plan: PlanResult) -> SweepResult:
     """Return a result of this plan."""
     agents = {"mode": LoadMode.AGENTS, "concurrency": (), "runs": 1, "warmup": False, "seed": 5}
-    made = made_sweep(("a", (made_level(1),)))
-    return made.model_copy(update={"plan": plan.model_copy(update=agents)})
+    return made_sweep(("a", (made_level(1),))).model_copy(update={"plan": plan.model_copy(update=agents)})
 
 
 @pytest.mark.parametrize(
@@ -421,16 +380,13 @@ def test_what_a_level_is_compared_with_stands_in_every_report() -> None:
         YardstickSide(name="the published", source="blog: tuned; best of 2", tps=130.0, percent=71.5),
         YardstickSide(name="the limit", source="unknown: bytes of a step"),
     )
-    level = made_level().model_copy(update={"yardsticks": sticks})
-    more = made_level(4).model_copy(
-        update={
-            "yardsticks": (sticks[1].model_copy(update={"source": "blog: tuned; best of 3", "tps": 150.0}),)
-        }
-    )
+    level = made_level(yardsticks=sticks)
+    faster = sticks[1].model_copy(update={"source": "blog: tuned; best of 3", "tps": 150.0})
+    more = made_level(4, yardsticks=(faster,))
     unlike = YardstickSide(
         name="the published", source="other lengths: table b, 9 → 8 tokens", prompt_tokens=9
     )
-    most = made_level(8).model_copy(update={"yardsticks": (unlike,)})
+    most = made_level(8, yardsticks=(unlike,))
     result = made_sweep(("a", (level,)))
     text = report.sweep_markdown(made_sweep(("a", (level, more, most))))
     assert "Of published, other lengths: table b, 9 → 8 tokens: c8 not compared" in text
@@ -445,10 +401,36 @@ def test_what_a_level_is_compared_with_stands_in_every_report() -> None:
     ]
     (stored,) = result.to_json()["targets"][0]["levels"]
     assert [one["percent"] for one in stored["yardsticks"]] == [62.0, 71.5, None]
-    (row,) = csv.DictReader(io.StringIO(exports.to_csv(result)))
-    assert (row["own_best_tps"], row["own_best_percent"], row["published_percent"]) == (
-        "150.0",
-        "62.0",
-        "71.5",
-    )
-    assert (row["limit_tps"], row["limit_percent"]) == ("", "")
+    (row,) = rows_of(exports.to_csv(result))
+    sides = ("own_best_tps", "own_best_percent", "published_percent", "limit_tps", "limit_percent")
+    assert [row[side] for side in sides] == ["150.0", "62.0", "71.5", "", ""]
+
+
+SERVERS = {name: ServerSide() for name in ("spark-a", "spark-b")}
+
+
+def herded(*runs: str, concurrency: int = 4) -> LevelResult:
+    """Return a level of a router; each run is written as the letters of the servers that answered."""
+    events = [
+        event
+        for run, letters in enumerate(runs)
+        for number, letter in enumerate(letters)
+        for event in request(f"{run}-{number}", 10.0 * run, run=run, served_by=f"spark-{letter}")
+    ]
+    made = level_result(Level("proxy", concurrency_point(concurrency), 100, 4), collect(events))
+    return made.model_copy(update={"backends": SERVERS, "busy_batch": {"spark-a": 4.0, "spark-b": 3.9}})
+
+
+HERDED = herded("aaaa", "bbbb")
+
+
+def test_the_report_and_the_table_state_the_largest_share_of_a_run() -> None:
+    """Markdown has a table of the shares, CSV a column; neither calls a router that herds even."""
+    result = made_sweep(("proxy", [HERDED, herded("ab", "ba", concurrency=2)]))
+    routed = with_target(result, kind=TargetKind.ROUTER)
+    cells = cells_of(report.sweep_markdown(routed))
+    assert ["c4", "4", "4.0", "4", "3.9", "100 %"] in cells
+    assert ["c2", "2", "4.0", "2", "3.9", "50 %"] in cells
+    assert "Who answered" not in report.sweep_markdown(result)
+    rows = rows_of(exports.to_csv(routed))
+    assert [row["largest_run_share_percent"] for row in rows] == ["50.0", "100.0"]

@@ -178,7 +178,7 @@ def a_result(kind: str) -> SweepResult:
                     levels[at] = LevelResult(
                         concurrency=1, pp=length, tg=4, error="too long: 4,096 tokens at most"
                     )
-    return made_sweep(*targets, preset="quick").model_copy(update={"simulated": kind == "simulated"})
+    return made_sweep(*targets, preset="quick", simulated=kind == "simulated")
 
 
 Texts = list[tuple[str, str]]
@@ -285,9 +285,9 @@ def mean_of(result: SweepResult, name: str, level: ComparedLevel, metric: str) -
         if (target.name, one.concurrency) == (name, level.key.point.concurrency)
         and level.key.pp in {None, one.pp}
     ]
-    figure = found.latency(metric) if metric in ALL_LATENCIES else found.rate(metric)
-    assert figure is not None
-    return figure.mean
+    if metric in ALL_LATENCIES:
+        return known(found.latency(metric)).mean
+    return known(found.rate(metric)).mean
 
 
 def check_leads(result: SweepResult, texts: Texts) -> None:

@@ -7,7 +7,7 @@ import pytest
 from sparktop.sweep.compare.compare import compare
 from sparktop.sweep.compare.series import load_reference, published_series
 from sparktop.sweep.formats.written import comparison_report, sweep_report
-from tests.browser.chromium import PROGRAM, chromium
+from tests.browser.chromium import PROGRAM, Tab, chromium
 from tests.sweep.formats.full_results import full_sweep
 
 pytestmark = [
@@ -39,6 +39,15 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: (folder / f"{name}.html").as_uri() for name in texts}
 
 
+async def assert_whole(tab: Tab, address: str, plots: int) -> None:
+    """Assert that nothing is complained, requested, cut off or too small to read on the page."""
+    assert (tab.complaints, set(tab.requests)) == ([], {address})
+    assert await tab.value(OVERFLOW) == 0
+    assert await tab.value(PLOTS) == plots
+    assert await tab.value(LEGIBLE)
+    assert await tab.value(HIDDEN) == []
+
+
 @pytest.mark.parametrize(("name", "width"), [("sweep", 375), ("table", 1280)])
 async def test_a_report_is_whole_at_every_width(reports: dict[str, str], name: str, width: int) -> None:
     """The console is empty, nothing else is requested, nothing overflows, and plots have legible text."""
@@ -46,11 +55,7 @@ async def test_a_report_is_whole_at_every_width(reports: dict[str, str], name: s
         tab = await new_tab()
         await tab.begin(width, 900, is_phone=width < 500)
         await tab.open(reports[name])
-        assert (tab.complaints, tab.requests) == ([], [reports[name]])
-        assert await tab.value(OVERFLOW) == 0
-        assert await tab.value(PLOTS) == 3
-        assert await tab.value(LEGIBLE)
-        assert await tab.value(HIDDEN) == []
+        await assert_whole(tab, reports[name], 3)
 
 
 async def test_a_report_follows_the_reader_s_colours_and_prints(reports: dict[str, str]) -> None:

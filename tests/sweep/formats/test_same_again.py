@@ -82,7 +82,7 @@ def test_the_command_for_a_sweep_makes_the_same_plan(
     result = result_of(f"sparktop {command} --seed 7")
     again = result
     if is_measured:
-        again = result.with_level("a", made_level().model_copy(update={"pp": result.plan.pp}))
+        again = result.with_level("a", made_level(pp=result.plan.pp))
     found = result_of(repeat_command(again))
     assert found.plan.model_copy(update={"preset": result.plan.preset}) == result.plan
     assert (found.slo, found.capacity) == (result.slo, result.capacity)

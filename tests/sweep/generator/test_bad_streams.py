@@ -15,24 +15,21 @@ from collections.abc import Callable
 import pytest
 
 from sparktop.model.failure import RequestFailure
-from sparktop.model.load import (
-    TokenSource,
-)
+from sparktop.model.load import TokenSource
 from sparktop.sweep.generator import exchange
 from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.plan import Timeouts
 from sparktop.sweep.terms.request_errors import count_errors, faulty_fields, is_too_long, stated_context
+from tests.known import known
 from tests.sweep.conftest import GOOD, QUICK, InProcess, Loaded, figures
 from tests.sweep.stream_server import Asked, Behave
 
 
 def only_failure(loaded: Loaded) -> RequestFailure:
     """Return the failure of a run whose requests all failed in the same way."""
-    failures = {end.error for end in loaded.ends}
-    messages = {failure.message for failure in failures if failure is not None}
-    assert len(messages) == 1
-    failure = failures.pop()
-    assert isinstance(failure, RequestFailure)
+    (failure,) = {
+        (known(end.error).word, known(end.error).message): known(end.error) for end in loaded.ends
+    }.values()
     return failure
 
 
@@ -80,6 +77,10 @@ def says(*parts: Callable[[Asked], object]) -> Behave:
 
 
 DEAD = {"error": {"message": "engine dead", "code": 500}}
+dies = says(Asked.start, lambda asked: asked.event(asked.token()), lambda asked: asked.event(DEAD))
+aborts = says(Asked.start, lambda asked: asked.event(asked.token(finish="abort")), Asked.end)
+other_model = says(lambda asked: asked.refuse(404, "The model `tiny` does not exist."))
+no_stream = says(lambda asked: asked.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"))
 
 
 @pytest.mark.parametrize(
@@ -91,36 +92,12 @@ DEAD = {"error": {"message": "engine dead", "code": 500}}
         (cut_in_a_token, QUICK, "truncated", 1, "broke off after 1 token"),
         (closed, QUICK, "disconnected", 0, "without an answer"),
         (endless, QUICK, "endless", None, "does not stop"),
-        (
-            says(Asked.start, lambda asked: asked.event(asked.token()), lambda asked: asked.event(DEAD)),
-            QUICK,
-            "error_event",
-            1,
-            "engine dead",
-        ),
-        (
-            says(lambda asked: asked.refuse(404, "The model `tiny` does not exist.")),
-            QUICK,
-            "wrong_model",
-            0,
-            "",
-        ),
-        (
-            says(lambda asked: asked.write("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")),
-            QUICK,
-            "no_stream",
-            0,
-            "",
-        ),
+        (dies, QUICK, "error_event", 1, "engine dead"),
+        (other_model, QUICK, "wrong_model", 0, ""),
+        (no_stream, QUICK, "no_stream", 0, ""),
         (says(lambda asked: asked.write("220 mail ready\r\n\r\n")), QUICK, "malformed", 0, ""),
         (says(Asked.start, Asked.end), QUICK, "no_tokens", 0, ""),
-        (
-            says(Asked.start, lambda asked: asked.event(asked.token(finish="abort")), Asked.end),
-            QUICK,
-            "error_event",
-            1,
-            "abort",
-        ),
+        (aborts, QUICK, "error_event", 1, "abort"),
     ],
 )
 async def test_one_bad_answer_is_counted_and_the_others_are_measured(
@@ -148,8 +125,7 @@ async def test_a_model_name_full_of_escapes(in_process: InProcess) -> None:
     loaded = await in_process.load(target=WorkerTarget(in_process.server.url, None))
     assert figures(loaded) == GOOD
     assert {body["model"] for body in in_process.server.bodies} == {name}
-    assert in_process.calibrated is not None
-    assert in_process.calibrated.model == name
+    assert known(in_process.calibrated).model == name
 
 
 async def test_a_key_that_comes_back_in_a_stream(in_process: InProcess) -> None:
@@ -282,8 +258,7 @@ async def test_a_server_that_refuses_running_totals_keeps_the_rest(in_process: I
     loaded = await in_process.load()
     assert count_errors(loaded.events) == {}
     assert all(body["stream_options"] == {"include_usage": True} for body in in_process.server.bodies)
-    assert in_process.calibrated is not None
-    assert set(in_process.calibrated.dropped_fields) == {"continuous_usage_stats"}
+    assert set(known(in_process.calibrated).dropped_fields) == {"continuous_usage_stats"}
     assert {end.token_source for end in loaded.ends} == {TokenSource.USAGE}
     assert figures(loaded) == GOOD
 

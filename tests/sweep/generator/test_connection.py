@@ -1,4 +1,7 @@
-"""URLs are parsed once, and unusable ones are refused before anything is sent; certificates are verified."""
+"""URLs are parsed once, and unusable ones are refused before anything is sent; certificates are verified.
+
+Commands and messages come out of their lines as they went in.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +9,27 @@ import asyncio
 import ssl
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from sparktop.sweep.generator.connection import ConnectionPool, resolve
-from sparktop.sweep.generator.wire import WorkerTarget
+from sparktop.sweep.generator.wire import COMMANDS, MESSAGES, Calibrate, WorkerTarget, encode_line
+from sparktop.sweep.plan.plan import Api
 from sparktop.sweep.terms.request_errors import RequestFailedError
+from tests.known import known
 
 
 class Noting:
-    """A reader that stores what it receives."""
+    """A reader that tells when its connection has ended."""
 
     def __init__(self) -> None:
-        self.reads: list[tuple[float, bytes]] = []
         self.ended = asyncio.Event()
 
     def take(self, at: float, data: bytes) -> None:
-        """Store a read."""
-        self.reads.append((at, data))
+        """Ignore a read."""
 
     def lost(self, at: float, error: Exception | None) -> None:  # noqa: ARG002 - only that it came
-        """Store the end."""
-        self.reads.append((at, b""))
+        """Tell the end."""
         self.ended.set()
 
 
@@ -46,8 +49,7 @@ async def test_a_certificate_that_nobody_signed(certificate: tuple[Path, Path]) 
     endpoint = await resolve(WorkerTarget(url), 0.0)
     with pytest.raises(ssl.SSLCertVerificationError):
         await ConnectionPool(endpoint, 5.0).open()
-    assert endpoint.tls is not None
-    endpoint.tls.load_verify_locations(certificate[0])
+    known(endpoint.tls).load_verify_locations(certificate[0])
     pool = ConnectionPool(endpoint, 5.0)
     connection = await pool.open()
     connection.reader = noting = Noting()
@@ -88,3 +90,31 @@ async def test_what_cannot_be_used_is_told(url: str, key: str | None, word: str)
         await resolve(WorkerTarget(url, api_key=key), 0.0)
     assert caught.value.failure.word == word
     assert caught.value.failure.message.isprintable()
+
+
+def test_a_key_stands_in_no_repr() -> None:
+    """A target's key is sent, and printed nowhere."""
+    target = WorkerTarget("http://a:1", 'm"\x1b\n', Api.COMPLETIONS, "key", router=True)
+    assert b'"key"' in encode_line(Calibrate("c", target, 128, 64))
+    assert "key" not in repr(target).replace("api_key", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"3",
+        b"{",
+        b'{"type":"Nonsense"}',
+        b'{"type":"RunLoad"}',
+        b'{"type":"Batch","id":3}',
+    ],
+)
+def test_lines_that_do_not_fit_are_refused(line: bytes) -> None:
+    """An invalid line is an error, on whichever side it is read."""
+    with pytest.raises(msgspec.MsgspecError):
+        COMMANDS.decode(line)
+    with pytest.raises(msgspec.MsgspecError):
+        MESSAGES.decode(line)

@@ -106,13 +106,6 @@ async def gone(pid: int) -> None:
         os.close(descriptor)
 
 
-async def no_connection_left(server: StreamServer) -> None:
-    """Continue hanging answers, so that they find their connections closed; wait for the last."""
-    server.held.set()
-    async with asyncio.timeout(300):
-        await server.all_gone.wait()
-
-
 async def test_the_parent_is_killed(server: StreamServer) -> None:
     """With its parent gone the process is gone too, even while others hold its standard input open."""
     server.behave = hang_after_three
@@ -147,4 +140,6 @@ asyncio.run(main())
         known(parent.stdin).close()  # ends the one that holds on
         await known(known(parent.stdout)).read()
         await parent.wait()
-    await no_connection_left(server)
+    server.held.set()  # hanging answers find their connections closed
+    async with asyncio.timeout(300):
+        await server.all_gone.wait()

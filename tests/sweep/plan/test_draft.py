@@ -28,6 +28,7 @@ from sparktop.sweep.plan.draft import (
 from sparktop.sweep.plan.plan import Plan, SweepTarget
 from sparktop.sweep.plan.presets import BUILT_IN, make_plan
 from sparktop.sweep.terms.definitions import MOST_CONCURRENCY
+from tests.known import known
 
 TARGETS = (SweepTarget("a", "http://127.0.0.1:1", api_key="k"), SweepTarget("b", "http://127.0.0.1:2"))
 GUARD = GuardLimits(min_headroom_gib=8.0, max_gpu_c=85.5)
@@ -116,10 +117,8 @@ def test_what_a_preset_adds_to_each_request_stays(tmp_path: Path) -> None:
     )
     targets = (SweepTarget("a", "http://127.0.0.1:1"),)
     draft = draft_of(preset, ("a",), GuardLimits())
-    plan, _ = check_draft(draft, targets, preset=preset)
-    assert plan is not None
-    assert plan.prompts is not None
-    assert (plan.prompts.count, plan.timeouts.first_token_s) == (2, 20.0)
+    plan = known(check_draft(draft, targets, preset=preset)[0])
+    assert (known(plan.prompts).count, plan.timeouts.first_token_s) == (2, 20.0)
     assert (dict(plan.extra_body), dict(plan.headers)) == ({"temperature": 0}, {"X-Tenant": "a"})
 
 
@@ -166,11 +165,8 @@ def test_what_the_file_says_is_clean(tmp_path: Path) -> None:
     path.write_text(
         json.dumps({"concurrency": "1\x1b[31m", "model": "m" * 9999, "targets": ["a\x07", "b", "b"]})
     )
-    found = recall(path)
-    assert found is not None
-    assert found.concurrency == "1 [31m"
-    assert len(found.model) == 400
-    assert found.targets == ("a", "b")
+    found = known(recall(path))
+    assert (found.concurrency, len(found.model), found.targets) == ("1 [31m", 400, ("a", "b"))
 
 
 def test_what_cannot_be_written_is_said(tmp_path: Path) -> None:

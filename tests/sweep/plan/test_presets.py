@@ -3,21 +3,22 @@
 Conditions and plans of capacity searches.
 
 Conditions of a search: how they are written, and how many runs a level gets.
+
+The order of levels, targets and runs, and how long all of it will take.
 """
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sparktop.errors import UsageError
-from sparktop.model.load import LoadKind
+from sparktop.model.load import Level, LoadKind, LoadMode
 from sparktop.model.targets import SweepSpec
-from sparktop.sweep.plan.capacity import (
-    find_limits,
-    parse_conditions,
-)
-from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
+from sparktop.sweep.plan.capacity import find_limits, parse_conditions
+from sparktop.sweep.plan.plan import Order, Plan, RunBatch, SloCondition, SweepTarget, run_batches
 from sparktop.sweep.plan.presets import BUILT_IN, all_presets, find_preset, make_plan, preset_line
 from sparktop.sweep.plan.slo import parse_slo, runs_needed, words_of
 
@@ -138,3 +139,33 @@ def test_a_quantile_gets_the_runs_that_it_needs() -> None:
     """A p90 needs 36 requests, whatever the plan says."""
     assert [needed("ttft_p90_ms=1", c) for c in (1, 12, 16, 64)] == [36, 3, 3, 3]
     assert needed("e2e_p99_ms=1", 4) == 92
+
+
+TARGETS = tuple(SweepTarget(name, f"http://{name}:8000") for name in ("a", "b", "c"))
+TWO = Plan(TARGETS[:2], concurrency=(1, 4), runs=3, pp=128)
+
+
+@given(
+    st.integers(1, 3), st.integers(1, 6), st.lists(st.integers(1, 64), min_size=1, max_size=3, unique=True)
+)
+def test_abba_makes_each_run_once_and_marks_both_ends(
+    targets: int, runs: int, concurrency: list[int]
+) -> None:
+    """Whatever the order, each level begins once, ends once, and has each of its runs once, ascending."""
+    plan = Plan(TARGETS[:targets], tuple(concurrency), runs=runs, order=Order.ABBA)
+    by_level: dict[Level, list[RunBatch]] = {}
+    for batch in run_batches(plan):
+        by_level.setdefault(batch.level, []).append(batch)
+    assert len(by_level) == targets * len(concurrency)
+    for parts in by_level.values():
+        assert [run for part in parts for run in part.runs or ()] == list(range(runs))
+        assert [part.first for part in parts] == [True] + [False] * (len(parts) - 1)
+        assert [part.last for part in parts] == [False] * (len(parts) - 1) + [True]
+
+
+def test_a_level_bounded_by_requests_has_as_many_runs_as_that_takes() -> None:
+    """Ten requests at c = 4 are three bursts; in steady mode the run itself is bounded."""
+    plan = replace(TWO, requests=10)
+    assert [plan.runs_of(c) for c in (1, 4, 16)] == [10, 3, 1]
+    assert replace(plan, mode=LoadMode.STEADY).runs_of(4) == 3
+    assert replace(TWO, duration_s=20.0).runs_of(4) is None

@@ -127,18 +127,15 @@ def test_a_level_has_one_value_a_run() -> None:
     level = Level("x", concurrency_point(1), 100, 3)
     events = [*request("a", 0.0, (1.0, 2.0, 3.0)), *request("b", 10.0, (11.0, 11.5, 12.0), run=1)]
     figures = level_result(level, collect(events))
-    assert figures.decode_tps is not None
-    assert (figures.decode_tps.mean, figures.decode_tps.values) == (1.5, (1.0, 2.0))
-    assert figures.decode_tps.std == pytest.approx(0.5**0.5)
-    assert figures.decode_tps.ci95 == pytest.approx((1.5 - 6.353, 1.5 + 6.353), abs=1e-3)
-    assert figures.runs == 2
-    assert figures.duration_s == pytest.approx(5.0)
-    assert known(figures.ttft_ms).mean == pytest.approx(1000.0)
-    assert known(figures.ttft_ms).count == 2
-    assert known(figures.itl_ms).mean == pytest.approx(750.0)
-    assert known(figures.itl_ms).count == 4
-    assert known(figures.stream_tps).p50 == pytest.approx(1.5)
-    assert known(figures.stream_tps).p10 == pytest.approx(1.1)
+    decode, ttft, itl = known(figures.decode_tps), known(figures.ttft_ms), known(figures.itl_ms)
+    assert (decode.mean, decode.values) == (1.5, (1.0, 2.0))
+    assert decode.std == pytest.approx(0.5**0.5)
+    assert decode.ci95 == pytest.approx((1.5 - 6.353, 1.5 + 6.353), abs=1e-3)
+    assert (figures.runs, figures.duration_s) == pytest.approx((2, 5.0))
+    assert (ttft.mean, ttft.count) == pytest.approx((1000.0, 2))
+    assert (itl.mean, itl.count) == pytest.approx((750.0, 4))
+    stream = known(figures.stream_tps)
+    assert (stream.p50, stream.p10) == pytest.approx((1.5, 1.1))
     assert (figures.requests.ok, figures.requests.failed, figures.requests.cancelled) == (2, 0, 0)
     assert (figures.tokens.prompt, figures.tokens.generated) == (200, 6)
     assert figures.sustained_tps is None

@@ -107,10 +107,10 @@ def test_an_unstable_level_has_its_growth_and_no_latency() -> None:
         )
     ]
     level = level_of(events)
-    assert level.open_loop is not None
-    assert level.open_loop.unstable
-    assert level.open_loop.ttft_growth == pytest.approx(1.0, rel=0.1)
-    assert level.open_loop.growth_words.startswith("TTFT grows")
+    found = known(level.open_loop)
+    assert found.unstable
+    assert found.ttft_growth == pytest.approx(1.0, rel=0.1)
+    assert found.growth_words.startswith("TTFT grows")
     assert all(level.latency(name) is None for name in LATENCIES)
     assert level.stream_tps is None
 
@@ -143,12 +143,7 @@ def _trace(number: int, *, due: float, first: float, end: float) -> RequestTrace
 
 def test_a_server_that_answers_no_request_is_unstable() -> None:
     """Nobody gets a token: the queue grows with every arrival, and how the TTFT grows is unknown."""
-    events: list[LoadEvent] = []
-    for number in range(40):
-        due = 10.0 + number / 2
-        events += [
-            RequestStarted(f"r{number}", due, 0, 100, due),
-            RequestEnded(f"r{number}", 60.0, EndReason.ABORT),
-        ]
-    found = known(level_of(events).open_loop)
+    starts = [RequestStarted(f"r{one}", 10.0 + one / 2, 0, 100, 10.0 + one / 2) for one in range(40)]
+    ends = [RequestEnded(one.request_id, 60.0, EndReason.ABORT) for one in starts]
+    found = known(level_of([*starts, *ends]).open_loop)
     assert (found.unstable, found.ttft_growth, found.unanswered) == (True, None, 40)

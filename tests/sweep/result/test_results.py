@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from sparktop.errors import UsageError
 from sparktop.sweep.result import store as result_store
-from sparktop.sweep.result.results import SweepResult, TracePlan
+from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import read_value
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
+from tests.sweep.odd_json import change
 
 CONTRACT = {
     "": "schema started_at finished_at sparktop simulated status stop_reason plan client targets comparison "
@@ -72,25 +73,24 @@ def test_a_later_versions_keys_are_passed_over_and_missing_ones_unknown() -> Non
 
 
 def test_text_of_a_file_is_clean_and_numbers_are_readings(tmp_path: Path) -> None:
-    """Escapes go, NaN and infinities are unknown, in known and in free parts."""
+    """Escapes go; NaN, infinities and integers that no float holds are unknown, in free parts too."""
     told = as_json(made_sweep())
     told["targets"][0]["name"] = "a\x1b[31m\u202e\n"
-    told["targets"][0]["levels"][0]["roofline_percent"] = float("nan")
-    told["targets"][0]["levels"][0]["padding_percent"] = 1e300
+    for at, number in enumerate((10**400, -(10**400), 1e300, float("inf"), float("nan"))):
+        told["targets"][0]["levels"].append({"concurrency": at + 9, "roofline_percent": number})
     told["targets"][0]["levels"][0]["balance"] = {"hint\x07": ["\x1b]0;x", {"deep": float("inf")}]}
     path = tmp_path / "r.json"
     path.write_text(json.dumps(told), encoding="utf-8")
     target = result_store.load(path).targets[0]
     assert target.name == "a [31m"
-    assert target.levels[0].roofline_percent is None
-    assert target.levels[0].padding_percent is None
+    assert {level.roofline_percent for level in target.levels[1:]} == {None}
     assert target.levels[0].balance == {"hint": ["]0;x", {"deep": None}]}
 
 
 def test_a_level_of_the_same_load_takes_the_others_place() -> None:
     """A level that is measured again is there once; other prompt lengths are other levels."""
     first, again = made_level(2), made_level(2, step=0.5)
-    longer = made_level(2).model_copy(update={"pp": 4000})
+    longer = made_level(2, pp=4000)
     result = made_sweep(("a", [])).with_level("a", first).with_level("a", longer).with_level("a", again)
     assert result.targets[0].levels == (longer, again)
     with pytest.raises(ValueError, match="no target b"):
@@ -170,13 +170,7 @@ JSON = st.recursive(
 def test_a_result_with_any_part_changed_is_read_or_refused_in_one_line(data: st.DataObject) -> None:
     """Whatever stands in a place, there is a result of clean text or one line."""
     told = as_json(made_sweep())
-    holder: Any = told
-    for _ in range(data.draw(st.integers(0, 4))):
-        inner = [key for key in _keys(holder) if isinstance(holder[key], dict | list) and holder[key]]
-        if not inner:
-            break
-        holder = holder[data.draw(st.sampled_from(inner))]
-    holder[data.draw(st.sampled_from(_keys(holder)))] = data.draw(JSON)
+    change(told, data, JSON, 4)
     read = read_or_refused(told)
     if isinstance(read, str):
         assert read.startswith("f.json: ")
@@ -192,10 +186,6 @@ def read_or_refused(told: object) -> SweepResult | str:
         return str(error)
 
 
-def _keys(holder: Any) -> list[Any]:  # noqa: ANN401 - it may be any JSON
-    return list(holder) if isinstance(holder, dict) else list(range(len(holder)))
-
-
 @pytest.mark.parametrize("kind", ["pools", "users"])
 def test_a_result_of_a_kind_of_load_that_is_gone_opens(kind: str) -> None:
     """Targets and times are there; levels of prompts that were sent twice or of users are passed over."""
@@ -207,9 +197,3 @@ def test_a_result_of_a_kind_of_load_that_is_gone_opens(kind: str) -> None:
     assert [(one.name, one.levels) for one in result.targets] == [("a", ())]
     assert result.status == "done"
     assert result.comparison is None
-
-
-@pytest.mark.parametrize("number", [10**400, -(10**400), float("inf"), float("nan"), 1e300])
-def test_a_number_that_no_sweep_writes_is_unknown(number: float) -> None:
-    """Integers of hundreds of digits, too, which no float holds."""
-    assert TracePlan(name="trace.jsonl", speed=number).speed is None

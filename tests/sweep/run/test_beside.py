@@ -82,38 +82,27 @@ async def test_a_real_generator_sends_both() -> None:
     assert not {one.code for one in level.validity} & {"count_mismatch", "foreign_traffic"}
 
 
-def beside(
-    prompt_tokens: int,
-    alone: tuple[float, ...],
-    runs: tuple[float, ...],
-    change: tuple[float, float] | None = None,
-) -> BesideResult:
-    return BesideResult(
-        prompt_tokens=prompt_tokens,
-        arrived=1,
-        alone_itl_runs_ms=alone,
-        itl_runs_ms=runs,
-        significant=None if change is None else True,
-        change_percent=change,
-    )
+def beside(alone: tuple[float, ...], runs: tuple[float, ...], **more: object) -> BesideResult:
+    found = BesideResult(prompt_tokens=32768, arrived=1, alone_itl_runs_ms=alone, itl_runs_ms=runs)
+    return found.model_copy(update=more)
 
 
 @pytest.mark.parametrize(
     ("found", "words"),
     [
         (
-            beside(32768, (30.0, 32.0), (83.0, 85.0), (140.0, 201.6)),
+            beside((30.0, 32.0), (83.0, 85.0), significant=True, change_percent=(140.0, 201.6)),
             (
                 "mean ITL of short requests goes from 31.0 to 84.0 ms while 32k prompts arrive "
                 "(+140 % to +202 %)"
             ),
         ),
         (
-            beside(32768, (30.0, 32.0), (31.0, 33.0)).model_copy(update={"significant": False}),
+            beside((30.0, 32.0), (31.0, 33.0), significant=False),
             "no clear difference in mean ITL of short requests while 32k prompts arrive (31.0 and 32.0 ms)",
         ),
         (
-            beside(32768, (31.0,), ()),
+            beside((31.0,), ()),
             "mean ITL of short requests while 32k prompts arrive is unknown: too few tokens came",
         ),
         (
@@ -141,8 +130,7 @@ def test_the_table_has_the_gap_while_long_prompts_arrive() -> None:
     """A column of its own in reports and on the screen; without long prompts there is none."""
     beside = BesideResult(prompt_tokens=32768, itl_runs_ms=(83.0, 85.0))
     for found, is_shown in ((beside, True), (None, False)):
-        level = made_level().model_copy(update={"beside": found})
-        result = made_sweep(("a", (level,)))
+        result = made_sweep(("a", (made_level(beside=found),)))
         assert ("| ITL beside |" in sweep_markdown(result)) is is_shown
         view = stored_source(result).view()
         table = {column.heading: column for column in columns_for(view, 110)}

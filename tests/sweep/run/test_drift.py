@@ -9,22 +9,16 @@ import pytest
 from msgspec.structs import replace
 
 from sparktop.demo.scenario import DEFAULT_SCENARIO, SCENARIOS
-from sparktop.model.load import LoadKind
 from sparktop.model.targets import SweepSpec
 from sparktop.sweep.plan.plan import Plan, SloCondition
 from sparktop.sweep.plan.presets import make_plan
-from sparktop.sweep.result.results import (
-    LevelResult,
-    OpenLoopResult,
-    Requests,
-    SweepResult,
-    TargetResult,
-    Validity,
-)
+from sparktop.sweep.result.results import LevelResult, OpenLoopResult, SweepResult, TargetResult
 from sparktop.sweep.run.capacity import pace_drift, times_apart
 from sparktop.sweep.terms.definitions import DRIFT
 from sparktop.sweep.view.words import headline, rate_sentence
 from stage.sweep import RehearsedSweep
+from tests.known import known
+from tests.sweep.made_results import doubts, level_at_rate
 
 _SLOWER = 5.0
 _TIME = r"\d\d:\d\d(:\d\d)?"
@@ -77,9 +71,8 @@ async def searched(kind: str, after: int | None) -> tuple[SweepResult, TargetRes
     sweep = Changing(scenario=SCENARIOS[DEFAULT_SCENARIO])
     sweep.after = after
     await sweep.play(plan_of(sweep, kind))
-    assert sweep.result is not None
-    (target,) = sweep.result.targets
-    return sweep.result, target
+    (target,) = known(sweep.result).targets
+    return known(sweep.result), target
 
 
 def changes(target: TargetResult) -> list[str]:
@@ -112,8 +105,7 @@ async def test_a_climb_says_that_the_server_got_slower() -> None:
 async def test_a_search_for_limits_is_not_certain_of_a_server_that_changed() -> None:
     """No end of the range is certain then, and the rates at both times are named."""
     result, target = await searched("slo", 2)
-    assert result.slo is not None
-    held = result.slo.holds_to["spark-a"]
+    held = known(result.slo).holds_to["spark-a"]
     (change,) = changes(target)
     assert change.startswith("the server got slower while it was measured: ")
     assert held.interval == (None, None)
@@ -125,17 +117,8 @@ async def test_a_search_for_limits_is_not_certain_of_a_server_that_changed() -> 
 
 def rate_level(*, keeps_up: bool) -> LevelResult:
     """Return a level of requests at a rate."""
-    open_loop = OpenLoopResult(
-        offered_per_s=2.5, unstable=not keeps_up, ttft_growth=None if keeps_up else 0.5
-    )
-    return LevelResult(
-        concurrency=512,
-        load=LoadKind.RATE,
-        value=2.5,
-        runs=1,
-        requests=Requests(ok=100),
-        open_loop=open_loop,
-    )
+    growing = OpenLoopResult(unstable=True, ttft_growth=0.5)
+    return level_at_rate(2.5, OpenLoopResult() if keeps_up else growing)
 
 
 @pytest.mark.parametrize(("before", "after"), [(True, True), (True, False), (False, True)])
@@ -147,10 +130,8 @@ def test_a_rate_that_was_kept_up_with_once_is_not_certain(before: bool, after: b
     if (before, after) != (True, False):
         assert words is None
         return
-    assert words is not None
-    assert re.fullmatch(
-        r"it kept up with 2\.5 /s at \d\d:06, not at \d\d:09: TTFT grows by 0\.50 s each second", words
-    ), words
-    marks = (Validity(code=DRIFT, message=words),)
-    target = TargetResult(name="a", url="", levels=(last.model_copy(update={"validity": marks}),))
+    pattern = r"it kept up with 2\.5 /s at \d\d:06, not at \d\d:09: TTFT grows by 0\.50 s each second"
+    assert re.fullmatch(pattern, known(words)), words
+    marked = last.model_copy(update={"validity": doubts(DRIFT, message=known(words))})
+    target = TargetResult(name="a", url="", levels=(marked,))
     assert (rate_sentence(target) or "").endswith(f"; not certain: {words}")

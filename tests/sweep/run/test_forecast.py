@@ -20,13 +20,13 @@ from sparktop.model.targets import BackendTarget, SweepSpec, Watch
 from sparktop.store import Store
 from sparktop.sweep.plan.plan import Plan, SloCondition, SweepTarget
 from sparktop.sweep.plan.presets import make_plan
-from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult, Validity
+from sparktop.sweep.result.results import LevelResult, Rate, Requests, SweepResult
 from sparktop.sweep.run.forecast import LEAST_FACTOR, forecast, pieces, plan_line
 from sparktop.sweep.run.search import GAP, MOST_LEVELS, RateSearch, next_step
 from sparktop.sweep.terms.definitions import CUT_SHORT
 from stage.sweep import RehearsedSweep
 from tests.known import known
-from tests.sweep.made_results import BEGAN, made_level, made_sweep
+from tests.sweep.made_results import BEGAN, doubts, made_level, made_sweep, with_target
 
 A, B = SweepTarget("a", "http://127.0.0.1/a"), SweepTarget("b", "http://127.0.0.1/b")
 PLAN = Plan((A,), (1, 2), pp=100, tg=4, runs=3)
@@ -39,8 +39,8 @@ WHEN = f"{BEGAN.astimezone():%-d %b %H:%M}"
 
 def swept(*levels: LevelResult, days: int = 0) -> SweepResult:
     """Return a sweep of the target a that began `days` days after the others."""
-    result = made_sweep(("a", levels or (made_level(1), made_level(2))))
-    return result.model_copy(update={"started_at": BEGAN + timedelta(days=days)})
+    began = BEGAN + timedelta(days=days)
+    return made_sweep(("a", levels or (made_level(1), made_level(2))), started_at=began)
 
 
 def expected_s(plan: Plan, *known: SweepResult) -> float | None:
@@ -62,16 +62,9 @@ def test_a_plan_that_may_go_on_says_how_far() -> None:
     )
     assert plan_line(plan).startswith("c = 1, 2 requests at once: at least 9 requests and ")
     assert forecast(replace(PLAN, climb_to=2), [swept()]) == plain
-    wide = [
-        swept(*map(made_level, (1, 2, 4, 8)))
-    ]  # what an earlier sweep went on to, this one has yet to make
-    wide_time, its_levels = forecast(plan, wide).time, forecast(PLAN, wide).time
-    assert wide_time is not None
-    assert its_levels is not None
-    assert wide_time.most_s > its_levels.most_s
-    full = swept()
-    full = full.with_target(full.targets[0].model_copy(update={"slots": 4}))
-    assert pieces(forecast(plan, [full]))[2].startswith(
+    wide = [swept(*map(made_level, (1, 2, 4, 8)))]  # what that sweep went on to, this one has yet to make
+    assert known(forecast(plan, wide).time).most_s > known(forecast(PLAN, wide).time).most_s
+    assert pieces(forecast(plan, [with_target(swept(), slots=4)]))[2].startswith(
         "2 levels, then c = 4 (all slots) while tok/s rise, in "
     )
     seen = Store(Watch(backends=(BackendTarget("a", A.url),))).snapshot()
@@ -119,7 +112,7 @@ def test_another_server_or_model_tells_nothing() -> None:
     assert forecast(replace(PLAN, targets=(A, B)), [swept()]).why == f"{none} on b"
     for wrong in (
         {"requests": Requests(ok=2, failed=1)},  # requests that failed return early
-        {"validity": (Validity(code=CUT_SHORT, message="x"),)},
+        {"validity": doubts(CUT_SHORT)},
         {"depth": 4096},
     ):
         assert forecast(PLAN, [swept(made_level(1).model_copy(update=wrong))]).why.startswith(none)

@@ -18,14 +18,14 @@ from sparktop.model.targets import SweepSpec
 from sparktop.simulation.calibration import MODEL
 from sparktop.sweep.formats.written import SweepPrivacy, repeat_command, sweep_report
 from sparktop.sweep.generator.wire import Batch
-from sparktop.sweep.plan.plan import Order, Plan
+from sparktop.sweep.plan.plan import Order
 from sparktop.sweep.plan.presets import find_preset, make_plan
 from sparktop.sweep.plan.traces import TraceChoice, read_replay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.forecast import plan_line
 from sparktop.sweep.run.progress import PhaseChanged, SweepEvent, SweepPhase
 from tests.known import known
-from tests.sweep.watched_servers import Watched, watched
+from tests.sweep.watched_servers import watched
 
 pytestmark = [pytest.mark.process, pytest.mark.timeout(600)]
 
@@ -45,18 +45,14 @@ async def test_our_counts_are_the_servers_own() -> None:
         requests = 2 * level.concurrency
         assert level.requests.ok == requests
         assert (level.tokens.prompt, level.tokens.generated) == (64 * requests, 16 * requests)
-        assert level.server is not None
-        assert (level.server.prompt_tokens, level.server.generation_tokens) == (64 * requests, 16 * requests)
-        assert level.server.prefix_cache_hit_percent == 0
+        server = known(level.server)
+        assert (server.prompt_tokens, server.generation_tokens) == (64 * requests, 16 * requests)
+        assert server.prefix_cache_hit_percent == 0
         codes = {one.code for one in level.validity}
         assert codes >= {"too_short", "few_runs"}
         assert not codes & {"count_mismatch", "foreign_traffic", "cache_hits", "short_output", "restarted"}
-    assert [(one.target, one.concurrency, one.run) for one in result.ran] == [
-        ("spark-a", 1, 0),
-        ("spark-a", 1, 1),
-        ("spark-a", 4, 0),
-        ("spark-a", 4, 1),
-    ]
+    ran = [(one.target, one.concurrency, one.run) for one in result.ran]
+    assert ran == [("spark-a", concurrency, run) for concurrency in (1, 4) for run in (0, 1)]
 
 
 async def test_a_router_is_measured_with_who_served() -> None:
@@ -70,10 +66,8 @@ async def test_a_router_is_measured_with_who_served() -> None:
     assert (proxy.engines, proxy.strategy) == (("vllm",), "simple-shuffle")
     assert proxy.version
     assert proxy.context_tokens == 4096
-    assert {name: facts["version"] for name, facts in proxy.setups.items()} == {
-        "spark-a": proxy.version,
-        "spark-b": proxy.version,
-    }
+    versions = {name: facts["version"] for name, facts in proxy.setups.items()}
+    assert versions == dict.fromkeys(("spark-a", "spark-b"), proxy.version)
     for level in proxy.levels:
         assert sum(level.served_by.values()) == 2 * level.concurrency
         assert set(level.served_by) <= {"spark-a", "spark-b"}
@@ -126,24 +120,10 @@ async def test_somebody_elses_requests_are_noticed(*, stopped: bool) -> None:
     assert any(isinstance(one, Batch) for one in servers.events)
 
 
-def replay_plan(servers: Watched, choice: TraceChoice) -> Plan:
-    """Return a plan that replays a trace on all servers."""
-    spec = find_preset("quick") | SweepSpec(trace=choice.path, seed=5)
-    return make_plan(spec, servers.targets, replay=read_replay(choice))
-
-
 def many(path: Path, count: int = 120) -> Path:
     """Write a trace of `count` requests, 50 a second, of four kinds that share a start of 512 tokens."""
-    rows = (
-        {
-            "timestamp": 20 * one,
-            "input_length": 1100,
-            "output_length": 4 + one % 3,
-            "hash_ids": [0, one % 4, 9],
-        }
-        for one in range(count)
-    )
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    row = '{"timestamp": %d, "input_length": 1100, "output_length": %d, "hash_ids": [0, %d, 9]}\n'
+    path.write_text("".join(row % (20 * one, 4 + one % 3, one % 4) for one in range(count)))
     return path
 
 
@@ -154,7 +134,9 @@ async def test_every_report_of_a_replay_names_the_trace_and_its_hits(tmp_path: P
     """
     path = many(tmp_path / "day.jsonl")
     async with watched() as servers:
-        plan = replay_plan(servers, TraceChoice(str(path), speed=2.0, from_s=0.2, to_s=2.2))
+        choice = TraceChoice(str(path), speed=2.0, from_s=0.2, to_s=2.2)
+        spec = find_preset("quick") | SweepSpec(trace=choice.path, seed=5)
+        plan = make_plan(spec, servers.targets, replay=read_replay(choice))
         result = await servers.runner(plan).run()
     (level,) = result.targets[0].levels
     assert (level.requests.ok, level.requests.failed) == (100, 0)

@@ -16,9 +16,7 @@ from msgspec.structs import replace
 
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.load import (
-    concurrency_point,
-)
+from sparktop.model.load import concurrency_point
 from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeIdentity, NodeSample
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
@@ -194,19 +192,11 @@ def test_a_machine_is_its_product_its_gpus_and_its_driver() -> None:
     """Equal GPUs are counted; no words on an unknown machine; of several also the RDMA ports that are up."""
     spark = NodeIdentity(product="NVIDIA DGX Spark", driver="580.95")
     gpus = tuple(GpuReading(index, name="NVIDIA H100") for index in range(8))
-    ports = tuple(
-        NetworkReading(name, kind, up, link_bits_per_s=200e9)
-        for name, kind, up in (
-            ("r0", "rdma", True),
-            ("r1", "rdma", True),
-            ("r2", "rdma", False),
-            ("e", "ethernet", True),
-        )
-    )
+    kinds = (("r0", "rdma", True), ("r1", "rdma", True), ("r2", "rdma", False), ("e", "ethernet", True))
+    ports = tuple(NetworkReading(*kind, link_bits_per_s=200e9) for kind in kinds)
+    sample_of_spark = NodeSample(1.0, gpus=(GpuReading(0, name="NVIDIA GB10"),), network=ports)
     nodes = (
-        NodeView(
-            "a", "ssh", NodeSample(1.0, gpus=(GpuReading(0, name="NVIDIA GB10"),), network=ports), spark
-        ),
+        NodeView("a", "ssh", sample_of_spark, spark),
         NodeView("b", "ssh", NodeSample(1.0, gpus=gpus)),
         NodeView("c", "ssh"),
         NodeView("other", "ssh", identity=spark),
@@ -266,9 +256,8 @@ def test_what_files_hold_counts_though_it_was_read_after_the_preparation() -> No
     setup = PastSetup("10.0.0.1:8000", "vllm", "m", bests=bests)
     rates = PublishedRates("table", "m", "vllm", "GB10", levels=((1, 60.0),))
     prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url, "m"), unmeasured(SOLO), prepared_at=100.0)
-    late = BackendView(
-        "a", SOLO.url, "g", yardstick_basis=YardstickBasis(setups=(setup,), published=(rates,))
-    )
+    basis = YardstickBasis(setups=(setup,), published=(rates,))
+    late = BackendView("a", SOLO.url, "g", yardstick_basis=basis)
     for views, published, kept in (((late,), (rates,), bests[:1]), ((), (), ())):
         snapshot = Snapshot(datetime(2026, 3, 4, tzinfo=UTC), 0.0, 1.0, 2.0, backends=views)
         basis = with_late_yardsticks(prepared, snapshot).yardstick_basis

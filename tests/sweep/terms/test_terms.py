@@ -11,10 +11,7 @@ import ssl
 import pytest
 
 from sparktop.model.failure import FailureKind
-from sparktop.model.statistics import (
-    student_t,
-    wilson,
-)
+from sparktop.model.statistics import student_t, wilson
 from sparktop.sweep.terms.request_errors import connect_failure, status_failure
 
 
@@ -74,12 +71,7 @@ def test_why_no_connection_opened(error: OSError, word: str, kind: FailureKind) 
     ],
 )
 def test_what_a_status_means(
-    status: int,
-    words: str,
-    router: bool,  # noqa: FBT001 - one column of the table above
-    served_by: str | None,
-    word: str,
-    kind: FailureKind,
+    status: int, words: str, served_by: str | None, word: str, kind: FailureKind, *, router: bool
 ) -> None:
     """A status is counted with its number, unless it says that model or backends are missing."""
     found = status_failure(

@@ -16,6 +16,7 @@ from sparktop.panels.sweep.evidence import evidence_screen
 from sparktop.panels.sweep.screen import sweep_screen
 from sparktop.sweep.compare.imports.files import read_file
 from sparktop.sweep.view.result import StoredSource, imported_source
+from tests.known import known
 
 RESULTS = Path(__file__).parent.parent.parent / "data" / "results"
 FILES = (
@@ -52,8 +53,7 @@ def test_what_its_file_does_not_tell_is_unknown() -> None:
     (level,), (row,) = view.levels, view.rows
     assert level.state is LevelState.DONE
     assert (row.ttft_p50_ms, row.ttft_p95_ms, row.stream_p50_tps) == (None, None, None)
-    evidence = source.evidence(row.key)
-    assert evidence is not None
+    evidence = known(source.evidence(row.key))
     assert evidence.timelines == ()
     shown = "\n".join(row_text(one) for one in evidence_screen(evidence, 120, 36))
     assert "no timeline: of another tool's file figures are kept, no single requests" in shown

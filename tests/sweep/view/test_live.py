@@ -9,6 +9,8 @@ The share of a sweep that is done while levels are added.
 A stored result as the full screen takes it.
 
 What a result file keeps of single requests: an opened file shows the timeline of the running level.
+
+What is said of the balance in a level, once it is measured.
 """
 
 from __future__ import annotations
@@ -42,23 +44,20 @@ from sparktop.sweep.plan.plan import Plan, SweepTarget, TargetKind
 from sparktop.sweep.plan.presets import make_plan
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
-from sparktop.sweep.result.results import LevelResult, PlanResult, ServerSide, SweepResult
+from sparktop.sweep.result.results import LevelResult, ServerSide, SweepResult
 from sparktop.sweep.result.store import load, save
 from sparktop.sweep.run.level import LevelRecord
 from sparktop.sweep.run.preparation import PreparedTarget, unmeasured
-from sparktop.sweep.run.progress import (
-    PhaseChanged,
-    ResultChanged,
-    SweepPhase,
-)
+from sparktop.sweep.run.progress import PhaseChanged, ResultChanged, SweepPhase
 from sparktop.sweep.run.server_side import ServerLog, server_point
 from sparktop.sweep.view.levels import stored_evidence, stored_levels
 from sparktop.sweep.view.live import LiveView
+from sparktop.sweep.view.marks import balance_fields
 from sparktop.sweep.view.result import result_view
 from sparktop.sweep.view.series import MOST_SLOTS
 from tests.known import known
-from tests.sweep.made_results import made_level, made_sweep, request
-from tests.sweep.played_sweeps import RATE, TTFT_S, PlayedSweep
+from tests.sweep.made_results import made_level, made_sweep, request, with_target
+from tests.sweep.played_sweeps import BACKENDS, RATE, TTFT_S, PlayedSweep
 
 TARGETS = (SweepTarget("a", "http://a"),)
 STRANGE = Level("nobody", concurrency_point(9), 7, 1)
@@ -122,9 +121,7 @@ def test_figures_of_now_are_without_the_warm_up_and_count_failures(played: Playe
 def test_a_target_that_does_not_answer_leaves_its_levels_out(played: PlayedSweep) -> None:
     """Those of the others are made; the time of the sweep stands once it has ended."""
     made = known(played.result.target("spark-a")).levels
-    silent = made_sweep(("spark-a", made), ("proxy", ()))
-    targets = (silent.targets[0], silent.targets[1].model_copy(update={"error": "refused"}))
-    result = silent.model_copy(update={"targets": targets})
+    result = with_target(made_sweep(("spark-a", made), ("proxy", ())), 1, error="refused")
     played.view.take(ResultChanged(result.model_copy(update={"status": None}), "spark-a", made[0]))
     assert [one.state for one in played.view.view().levels][2:] == [LevelState.LEFT_OUT] * 2
     played.view.take(ResultChanged(result))
@@ -136,11 +133,8 @@ def test_the_end_gives_what_the_file_gives(played: PlayedSweep) -> None:
     """Rows, curves, comparison, levels and sentences are the same live and read again."""
     played.whole()
     live, stored = played.view.view(), result_view(played.result)
-    assert live.rows == stored.rows
-    assert live.plots == stored.plots
-    assert live.levels == stored.levels
-    assert live.verdict == stored.verdict
-    assert live.words == stored.words
+    for part in ("rows", "plots", "levels", "verdict", "words"):
+        assert getattr(live, part) == getattr(stored, part), part
     assert known(live.topologies).metrics == known(stored.topologies).metrics
     assert (live.status, live.moment, stored.live) == (SweepStatus.DONE, None, None)
 
@@ -151,9 +145,8 @@ def test_the_title_has_the_lengths_of_the_plan_from_the_start() -> None:
     view = LiveView(plan, clock=lambda: 0.0)
     words = "5,000–20,000 → 4 tokens, 3 runs a level, requests of a run at once"
     assert view.view().plan_words == words
-    first = made_level(1).model_copy(update={"pp": 5000})
-    so_far = made_sweep(("a", [first]))
-    so_far = so_far.model_copy(update={"plan": so_far.plan.model_copy(update={"pp": None})})
+    first = made_level(1, pp=5000)
+    so_far = made_sweep(("a", [first]), plan={"pp": None})
     view.take(ResultChanged(so_far.model_copy(update={"status": None}), "a", first))
     assert view.view().plan_words == words
     view.take(ResultChanged(so_far))
@@ -165,17 +158,11 @@ def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) ->
     played.level("spark-a", 1)
     played.run("spark-a", 2, 0, upto_s=1.0)
     first = played.result.targets[0].levels[0]
-    cut = made_sweep(("spark-a", (first,)), ("proxy", ())).model_copy(
-        update={"status": "cancelled", "stop_reason": "cancelled"}
-    )
+    cut = made_sweep(("spark-a", (first,)), ("proxy", ()), status="cancelled", stop_reason="cancelled")
     played.view.take(ResultChanged(cut))
     view = played.view.view()
-    assert [one.state for one in view.levels] == [
-        LevelState.DONE,
-        LevelState.CUT_SHORT,
-        LevelState.NOT_MADE,
-        LevelState.NOT_MADE,
-    ]
+    states = [LevelState.DONE, LevelState.CUT_SHORT, LevelState.NOT_MADE, LevelState.NOT_MADE]
+    assert [one.state for one in view.levels] == states
     assert view.words == "cancelled: cancelled; 1 level done"
 
 
@@ -278,10 +265,8 @@ def level_events() -> list[LoadEvent]:
 
 def sweep(level: LevelResult, mode: LoadMode = LoadMode.BURST) -> SweepResult:
     """Return a sweep of a router with that level."""
-    result = made_sweep(("proxy", [level]))
-    targets = (result.targets[0].model_copy(update={"kind": TargetKind.ROUTER}),)
-    plan = PlanResult(targets=("proxy",), concurrency=(3,), pp=100, tg=4, runs=2, mode=mode)
-    return result.model_copy(update={"targets": targets, "plan": plan})
+    made = made_sweep(("proxy", [level]), plan={"concurrency": (3,), "runs": 2, "mode": mode})
+    return with_target(made, kind=TargetKind.ROUTER)
 
 
 @pytest.mark.parametrize("mode", [LoadMode.BURST, LoadMode.STEADY])
@@ -294,11 +279,9 @@ def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) 
     live.take(PhaseChanged(SweepPhase.RUNNING, "proxy", LEVEL, 0, 2))
     live.take(Batch("run", 22.0, 0, tuple(level_events()), ()))
     live.take(ResultChanged(result, "proxy", result.targets[0].levels[0]))
-    shown = live.evidence(LEVEL)
+    shown = known(live.evidence(LEVEL))
     save(tmp_path / "r.json", result)
-    opened = stored_evidence(load(tmp_path / "r.json"), LEVEL)
-    assert shown is not None
-    assert opened is not None
+    opened = known(stored_evidence(load(tmp_path / "r.json"), LEVEL))
     assert [one.run for one in opened.timelines] == [0, 1]
     for seen, kept in zip(shown.timelines, opened.timelines, strict=True):
         assert kept.backends == seen.backends == ("spark-a", "spark-b")
@@ -307,12 +290,10 @@ def test_an_opened_file_shows_the_live_timeline(tmp_path: Path, mode: LoadMode) 
         assert len(kept.bars) == len(seen.bars) == 3
         for one, other in zip(kept.bars, seen.bars, strict=True):
             assert (one.backend, one.ok) == (other.backend, other.ok)
-            assert one.start_s == pytest.approx(other.start_s)
-            assert one.first_token_s == (
-                None if other.first_token_s is None else pytest.approx(other.first_token_s)
+            of_one, of_other = (
+                (bar.start_s, bar.first_token_s, bar.end_s, bar.queue_s) for bar in (one, other)
             )
-            assert one.end_s == pytest.approx(other.end_s)
-            assert one.queue_s == (None if other.queue_s is None else pytest.approx(other.queue_s))
+            assert of_one == pytest.approx(of_other)
     assert opened.why_no_timeline is None
     failed = opened.timelines[1].bars[1]
     assert (failed.ok, failed.first_token_s, failed.end_s) == (False, None, 1.0)
@@ -381,9 +362,41 @@ def test_a_run_that_broke_off_is_in_the_picture_and_in_no_figure() -> None:
     record.cut = collect([*request("x", 30.0, run=2), *aborted])
     level = record.result(log, {})
     assert set(known(level.each).run) == {0, 1}
-    assert level.uncounted is not None
-    assert level.uncounted.run == (1, 2, 2)
-    assert level.uncounted.ok == (False, True, False)
-    assert level.uncounted.start_ms == (125.0, 0.0, 500.0)
+    apart = known(level.uncounted)
+    assert (apart.run, apart.ok) == ((1, 2, 2), (False, True, False))
+    assert apart.start_ms == (125.0, 0.0, 500.0)
     evidence = known(stored_evidence(sweep(level), LEVEL))
     assert [len(one.bars) for one in evidence.timelines] == [3, 3, 2]
+
+
+JUDGED = {
+    "group": "proxy",
+    "backends": list(BACKENDS),
+    "verdict": "uneven",
+    "reasons": ["spark-a got 90 % of the requests"],
+    "hint": "restart the proxy",
+    "runs_test": {"word": "bunched", "sentence": "3 runs where 10 were to be expected"},
+}
+"""What was judged of the level alone."""
+KEY = Level("proxy", concurrency_point(2), 100, 4)
+
+
+@pytest.mark.long
+def test_a_measured_level_shows_what_was_judged_of_it_alone() -> None:
+    """With its reasons, the order of the requests among them."""
+    played = PlayedSweep(made_sweep(("proxy", [made_level(at, balance=JUDGED) for at in (2, 4)])))
+    played.level("proxy", 2)
+    said = known(played.view.evidence(KEY))
+    assert (said.balance_word, said.balance_hint) == ("uneven", "restart the proxy")
+    assert said.balance_reasons[0] == "spark-a got 90 % of the requests"
+    assert "order of requests: routed in bunches: 3 runs where 10 were to be expected" in said.balance_reasons
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "odd",
+    [{"verdict": 3}, {"verdict": ["even"], "cause": 4, "hint": {}, "reasons": "x"}],
+)
+def test_what_is_no_text_in_a_file_makes_no_balance(odd: dict[str, object]) -> None:
+    """A file of a newer program, or one edited by hand, is not an error."""
+    assert not any(balance_fields(made_level(balance=odd)).values())

@@ -9,19 +9,26 @@ The answer of a capacity search in words.
 The sentence on a sweep over rates: up to which rate a target keeps up, and how it fails beyond.
 
 What a sweep that replays recorded traffic says: one target, several, and where one does not keep up.
+
+What a screen says of finished levels: marks, ranks, advice, differences, the history.
+
+Changes that are not significant: none shown, not certain, or too small to count.
+
+The marks of a level: what limited it stands in the first label, which narrow tables always show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 import pytest
 
-from sparktop.model.load import LoadKind, LoadMode
-from sparktop.model.sweep import ColumnRank
+from sparktop.model.judgement import NO_DIFFERENCE
+from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
+from sparktop.model.sweep import NOT_CERTAIN, WITHIN_NOISE, ColumnRank, DifferenceRow, Value
 from sparktop.sweep.compare.compare import compare
-from sparktop.sweep.compare.series import series_of
+from sparktop.sweep.compare.series import UNSTATED_WORDS, load_reference, published_series
+from sparktop.sweep.formats.report import comparison_markdown
 from sparktop.sweep.formats.written import capacity_text, sweep_report
 from sparktop.sweep.history import stored_row
 from sparktop.sweep.result.results import (
@@ -32,8 +39,8 @@ from sparktop.sweep.result.results import (
     Holds,
     Latency,
     LevelResult,
+    LimitSide,
     OpenLoopResult,
-    PlanResult,
     ProbeResult,
     RanOut,
     Rate,
@@ -45,35 +52,36 @@ from sparktop.sweep.result.results import (
     SweepResult,
     TargetResult,
     TracePlan,
-    Validity,
 )
 from sparktop.sweep.terms.definitions import CUT_SHORT
 from sparktop.sweep.view.capacity import answer_words
+from sparktop.sweep.view.curves import sweep_plots
+from sparktop.sweep.view.difference import difference
 from sparktop.sweep.view.levels import level_facts
-from sparktop.sweep.view.result import result_view
+from sparktop.sweep.view.marks import marks_of
+from sparktop.sweep.view.result import result_view, topologies
 from sparktop.sweep.view.words import conversation_facts, conversation_sentence, rate_sentence, slo_sentences
-from tests.sweep.made_results import made_level, made_sweep
+from tests.known import known
+from tests.sweep.made_results import doubts, level_at_rate, made_level, made_series, made_sweep, with_target
 
 
 def level(concurrency: int, *rates: float, ttft_ms: float = 100.0, requests: int = 120) -> LevelResult:
     """Return a level whose runs decode at `rates`; requests waited from 0.9 to 1.1 times `ttft_ms`."""
     waits = [ttft_ms * (0.9 + 0.2 * (index % 10) / 9) for index in range(requests)]
     runs = [index * 3 // requests for index in range(requests)]
-    return made_level(concurrency).model_copy(
-        update={
-            "decode_tps": Rate.of_runs(rates),
-            "ttft_ms": Latency.of_values(waits),
-            "requests": Requests(ok=requests),
-            "validity": (),
-            "each": RequestColumns(run=tuple(runs), ttft_ms=tuple(waits)),
-        }
+    return made_level(
+        concurrency,
+        decode_tps=Rate.of_runs(rates),
+        ttft_ms=Latency.of_values(waits),
+        requests=Requests(ok=requests),
+        validity=(),
+        each=RequestColumns(run=tuple(runs), ttft_ms=tuple(waits)),
     )
 
 
 def answered(levels: Sequence[LevelResult], **changes: object) -> str:
     """Return the headline of a sweep of one target with the given levels."""
-    plan = made_sweep(("a", levels)).plan.model_copy(update=changes)
-    return result_view(made_sweep(("a", levels)).model_copy(update={"plan": plan})).headline or ""
+    return result_view(made_sweep(("a", levels), plan=changes)).headline or ""
 
 
 def test_the_best_level_with_its_wait() -> None:
@@ -94,9 +102,8 @@ def test_what_rises_is_said_to_rise() -> None:
     best = "best: c = 4, 151.0 tok/s decode; mean TTFT 100 ms; still rising: try c = 8"
     assert answered(levels) == best
     assert answered(levels, climb_to=4).endswith("; still rising at c = 4, the largest tried")
-    result = made_sweep(("a", levels))
     for slots in (4, 3):
-        full = result.with_target(result.targets[0].model_copy(update={"slots": slots}))
+        full = with_target(made_sweep(("a", levels)), slots=slots)
         assert (result_view(full).headline or "").endswith(f"; requests beyond its {slots} slots wait")
 
 
@@ -128,7 +135,7 @@ def test_every_value_far_from_the_best_that_is_not_clear_may_be_as_good() -> Non
 
 def throttled(made: LevelResult) -> LevelResult:
     """Return the level with a warning."""
-    return made.model_copy(update={"validity": (Validity(code="throttled", message="a was throttled"),)})
+    return made.model_copy(update={"validity": doubts("throttled")})
 
 
 @pytest.mark.parametrize("warned", [(), (8,), (4, 16)])
@@ -146,9 +153,8 @@ def test_the_best_is_the_best_whatever_warnings_it_has(warned: Sequence[int]) ->
 
 def test_what_was_cut_short_is_the_best_only_beside_its_like() -> None:
     """The sentence, the marks of the table and the list of results name the same level."""
-    mark = Validity(code=CUT_SHORT, message="the sweep was stopped")
     whole = [level(32, 500, 501, 502), level(64, 650, 651, 652)]
-    cut = level(96, 748, 749, 750).model_copy(update={"validity": (mark,)})
+    cut = level(96, 748, 749, 750).model_copy(update={"validity": doubts(CUT_SHORT)})
     for levels, best in (([*whole, cut], 651.0), ([cut], 749.0)):
         result = made_sweep(("a", levels))
         found = result_view(result)
@@ -192,22 +198,16 @@ def test_the_winner_of_several_targets() -> None:
     """From where up it wins and by how much, of the main token rate first."""
     result = targets((100, 101, 102), (124, 125, 126), (128, 129, 130))
     assert result_view(result).headline == "b wins from c4 up: +24 to +28 % decode against a"
-    assert result_view(targets((124, 125, 126), (124, 125, 126), (124, 125, 126))).headline == (
-        "b wins at every level: +24 % decode against a"
-    )
 
 
 def test_a_win_that_may_only_seem_to_be_one_says_so() -> None:
     """A doubt of the winner's level stands after the win; where others have none, with the level."""
     for code, word in (("hidden_tokens", "tokens not streamed"), ("throttled", "throttled")):
-        doubt = (Validity(code=code, message="x"),)
-        fast = [level(at, 124, 125, 126).model_copy(update={"validity": doubt}) for at in (4, 8)]
+        fast = [level(at, 124, 125, 126).model_copy(update={"validity": doubts(code)}) for at in (4, 8)]
         slow = [level(at, 100, 101, 102) for at in (4, 8)]
-        found = result_view(made_sweep(("a", slow), ("b", fast))).headline
-        assert found == f"b wins at every level: +24 % decode against a (warning: {word})"
-        half = [fast[0], level(8, 124, 125, 126)]
-        found = result_view(made_sweep(("a", slow), ("b", half))).headline
-        assert found == f"b wins at every level: +24 % decode against a (warning at c4: {word})"
+        for last, where in ((fast[1], ""), (level(8, 124, 125, 126), " at c4")):
+            found = result_view(made_sweep(("a", slow), ("b", [fast[0], last]))).headline
+            assert found == f"b wins at every level: +24 % decode against a (warning{where}: {word})"
 
 
 def test_no_winner_names_the_largest_lead() -> None:
@@ -218,8 +218,8 @@ def test_no_winner_names_the_largest_lead() -> None:
         "(in decode at most a +2 % against b, at c1)"
     )
     more = [level(at, 100, 101, 102) for at in (1, 4, 16)]
-    cut_short = result_view(made_sweep(("a", more), ("b", more[:1]))).headline
-    assert (cut_short or "").endswith(", compared at c1 alone")
+    cut_short = known(result_view(made_sweep(("a", more), ("b", more[:1]))).headline)
+    assert cut_short.endswith(", compared at c1 alone")
 
 
 def latency(p50: float, p90: float | None = None) -> Latency:
@@ -273,7 +273,7 @@ def test_the_details_say_why_conversations_ended() -> None:
 
 def said(holds: Holds, *conditions: str) -> str:
     slo = SloResult(conditions=conditions or ("ttft_p90_ms ≤ 2000",), holds_to={"a": holds})
-    (sentence,) = slo_sentences(made_sweep(("a", [])).model_copy(update={"slo": slo}))
+    (sentence,) = slo_sentences(made_sweep(("a", []), slo=slo))
     return sentence.removeprefix("a: ")
 
 
@@ -382,26 +382,17 @@ def test_a_rate_has_its_share_and_the_bound_that_decides() -> None:
 
 def test_a_level_that_meets_the_conditions_by_a_hair_may_fail() -> None:
     """The levels beside it say so: the words do not state a failure that its own value contradicts."""
-    met = FAILING.model_copy(
-        update={
-            "conditions": tuple(one.model_copy(update={"met_percent": 91.0}) for one in FAILING.conditions)
-        }
-    )
+    conditions = tuple(one.model_copy(update={"met_percent": 91.0}) for one in FAILING.conditions)
+    met = FAILING.model_copy(update={"conditions": conditions})
     answer = CapacityAnswer(holds=9, fails=10, complete=True, interval=(9, 11), probes=(met,))
     assert "; 10 probably fail, though within limits: p10 speed 14.2 tok/s (limit 15), 91 %" in _words(answer)
-
-    def with_chance(percent: float) -> str:
-        likely = met.model_copy(update={"fails_percent": percent})
-        return _words(answer.model_copy(update={"probes": (likely,)}))
-
-    assert with_chance(67.3).startswith(
-        "9 agents hold; 10 probably fail (with a probability of 67 %, by all levels), though within limits: "
-        "p10 speed 14.2 tok/s (limit 15), 91 % of 120 requests met it (90 % must); "
-    )
-    certain = met.model_copy(update={"fails_percent": 98.0, "certain": True})
-    assert "; 10 fail (with a probability of 98 %, by all levels), though within limits: p10 speed" in _words(
-        answer.model_copy(update={"probes": (certain,)})
-    )
+    for percent, words in (
+        (67.3, "9 agents hold; 10 probably fail (with a probability of 67 %, by all levels)"),
+        (67.3, ", though within limits: p10 speed 14.2 tok/s (limit 15), 91 % of 120 requests met it (90 %"),
+        (98.0, "; 10 fail (with a probability of 98 %, by all levels), though within limits: p10 speed"),
+    ):
+        probe = met.model_copy(update={"fails_percent": percent, "certain": percent > 95})
+        assert words in _words(answer.model_copy(update={"probes": (probe,)}))
 
 
 @pytest.mark.parametrize(
@@ -419,13 +410,11 @@ def test_a_level_that_is_not_certain_to_hold_perhaps_does(changes: dict[str, boo
     told = _words(answer)
     assert told.partition("; ")[0] == words
     assert "not certain: too few requests" in told
-    result = made_sweep(("a", [])).model_copy(
-        update={"capacity": AGENTS.model_copy(update={"answers": {"a": answer}})}
-    )
+    result = made_sweep(("a", []), capacity=AGENTS.model_copy(update={"answers": {"a": answer}}))
     assert result_view(result).searches[0].at == "8 agents, 1 request"
     (tried,) = (line for line in capacity_text(result).splitlines() if line.startswith("  ?"))
     assert tried.endswith(" (1 request, holds with a probability of 60 %)")
-    searched = made_sweep(("a", [made_level(8)])).model_copy(update={"capacity": result.capacity})
+    searched = made_sweep(("a", [made_level(8)]), capacity=result.capacity)
     report, post = (" ".join(sweep_report(searched, form).split()) for form in ("md", "post"))
     assert f"Loads that were tried - {tried.strip()}" in report
     assert "| c8 | 60 % ? |" in post
@@ -435,19 +424,6 @@ def test_a_level_that_is_not_certain_to_hold_perhaps_does(changes: dict[str, boo
     ] * 2
     certain = answer.model_copy(update={"probes": (probe.model_copy(update={"certain": True}),)})
     assert "perhaps" not in _words(certain)
-
-
-def level_at_rate(
-    per_s: float, found: OpenLoopResult | None = None, *, ok: int = 100, failed: int = 0
-) -> LevelResult:
-    """Return a level at `per_s`, with which the server keeps up unless `found` says otherwise."""
-    return LevelResult(
-        concurrency=512,
-        load=LoadKind.RATE,
-        value=per_s,
-        requests=Requests(ok=ok, failed=failed),
-        open_loop=found or OpenLoopResult(),
-    )
 
 
 def words(*levels: LevelResult) -> str | None:
@@ -475,11 +451,10 @@ def test_a_server_that_refuses_requests_does_not_keep_up() -> None:
 
 def test_a_level_that_was_cut_short_is_no_limit() -> None:
     """A server that died, or a sweep that was stopped, shows no rate that the server cannot take."""
-    mark = Validity(code=CUT_SHORT, message="the sweep ended within this level")
-    died = level_at_rate(2.0, ok=1, failed=8).model_copy(update={"validity": (mark,)})
+    died = level_at_rate(2.0, ok=1, failed=8).model_copy(update={"validity": doubts(CUT_SHORT)})
     assert words(level_at_rate(1.0), died) == f"keeps up with 1 /s; {words(died)}"
     assert words(died) == "2 /s was not finished: 8 of 9 requests failed"
-    stopped = level_at_rate(2.0, ok=9).model_copy(update={"validity": (mark,)})
+    stopped = level_at_rate(2.0, ok=9).model_copy(update={"validity": doubts(CUT_SHORT)})
     assert words(level_at_rate(0.5), level_at_rate(1.0), stopped) == (
         "keeps up with 1 /s, the highest rate measured; 2 /s was not finished"
     )
@@ -513,16 +488,8 @@ def replayed_level(ttft_ms: float, e2e_ms: float | None = None, *, unstable: boo
 
 def result(**levels: LevelResult) -> SweepResult:
     """Return the result of a sweep of these targets."""
-    made = SweepResult(
-        started_at=datetime(2026, 3, 1, tzinfo=UTC),
-        sparktop="0",
-        status="done",
-        plan=PlanResult(mode=LoadMode.OPEN, load=LoadKind.RATE, points=("2.5",), trace=TRACE, runs=3),
-        targets=tuple(TargetResult(name=name, url="", levels=(one,)) for name, one in levels.items()),
-    )
-    if len(levels) > 1:
-        made = made.model_copy(update={"comparison": compare(series_of(made))})
-    return made
+    plan = {"mode": LoadMode.OPEN, "load": LoadKind.RATE, "points": ("2.5",), "trace": TRACE}
+    return made_sweep(*((name, (one,)) for name, one in levels.items()), plan=plan)
 
 
 def test_one_target_keeps_up_with_the_trace() -> None:
@@ -539,8 +506,7 @@ def test_the_latencies_of_two_targets_on_one_trace_are_compared() -> None:
     """Three runs each show which one is sooner; tok/s follow from the trace and decide nothing."""
     found = result_view(result(a=replayed_level(500), b=replayed_level(400)))
     assert found.headline == "b wins at 2.5/s: −20 % TTFT due, −20 % E2E due against a"
-    assert found.topologies is not None
-    assert len(found.topologies.sentences) == 2
+    assert len(known(found.topologies).sentences) == 2
     report = sweep_report(result(a=replayed_level(500), b=replayed_level(400)), "md")
     assert "| Rate " in report
     assert "c0" not in report
@@ -548,7 +514,121 @@ def test_the_latencies_of_two_targets_on_one_trace_are_compared() -> None:
 
 def test_a_target_that_does_not_keep_up_is_named_first_of_all() -> None:
     """It has no latency to compare; each target's own answer is shown."""
-    headline = result_view(result(a=replayed_level(500), b=replayed_level(400, unstable=True))).headline
-    assert headline is not None
+    found = result(a=replayed_level(500), b=replayed_level(400, unstable=True))
+    headline = known(result_view(found).headline)
     assert "a: keeps up with 2.5 /s of day.csv" in headline
     assert "b: does not keep up with 2.5 /s of day.csv: TTFT grows by 0.50 s each second" in headline
+
+
+def rated(concurrency: int, *values: float) -> LevelResult:
+    """Return a level whose runs decode at the given rates."""
+    mean = sum(values) / len(values)
+    found = Rate(mean=mean, values=values, std=1.0, ci95=(mean - 1, mean + 1))
+    return made_level(concurrency, decode_tps=found)
+
+
+def test_marks_put_the_gravest_first() -> None:
+    """If there is room for one mark, a reason for doubt precedes a reason for slowness."""
+    level = made_level(
+        validity=doubts("few_runs", "queue_limited", "errors"),
+        server=ServerSide(kv_cache_max_percent=99.5, preemptions=3),
+        padding_percent=37.5,
+    ).model_copy(update={"concurrency": 5})
+    marks = marks_of(level)
+    assert " ".join(mark.code for mark in marks) == (
+        "errors queue_limited few_runs kv_full preempting padding"
+    )
+    assert [mark.doubt for mark in marks] == [True, True, True, False, False, False]
+    assert "a CUDA graph of 8" in marks[-1].message
+
+
+def test_the_judgement_follows_the_crossovers() -> None:
+    """One engine over both machines up to c = 32, the shuffled pair at 64: as its authors say."""
+    reference = load_reference("spark-topologies-2026-03")
+    published = published_series(reference)
+    compared = topologies(compare(published), published)
+    assert compared.sentences[0] == (
+        "Decode: cluster-tp2 best at c1–c32 (+5 to +30 % against simple-shuffle); "
+        "simple-shuffle best at c64 (+20 % against cluster-tp2)"
+    )
+    assert list(compared.crossovers) == [
+        "Decode: cluster-tp2 → simple-shuffle between c32 and c64 (as published)",
+        "Prefill: cluster-tp2 → simple-shuffle between c8 and c16 (as published)",
+        "TTFT: cluster-tp2 → simple-shuffle between c4 and c8 (as published)",
+    ]
+
+
+def test_conditions_are_lines_on_their_curves() -> None:
+    """What was wanted lies across TTFT."""
+    slo = SloResult(conditions=("ttft_p90_ms ≤ 2000",), holds_to={"a": Holds(concurrency=6, interval=(6, 8))})
+    result = made_sweep(("a", (rated(1, 55), rated(2, 80))), slo=slo)
+    plots = {one.metric: one for one in sweep_plots(result)}
+    assert [one.value for one in plots["ttft_ms"].limits] == [2000.0]
+    assert plots["decode_tps"].limits == ()
+    assert "holds up to c = 6, perhaps up to 8, not beyond" in (result_view(result).headline or "")
+
+
+def row(
+    percent: float, low: float, high: float, *, floor: float = 1.0, significant: bool = False
+) -> DifferenceRow:
+    return DifferenceRow(
+        "Decode",
+        "tok/s",
+        more_is_better=True,
+        key=Level("", concurrency_point(4)),
+        before=Value(100.0),
+        after=Value(100.0 + percent),
+        percent=percent,
+        low_percent=low,
+        high_percent=high,
+        significant=significant,
+        noise_floor_percent=floor,
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "word"),
+    [
+        (row(3.8, -0.8, 8.6), NO_DIFFERENCE),
+        (row(19.0, 0.1, 40.0), NOT_CERTAIN),
+        (row(0.6, 0.2, 1.0), WITHIN_NOISE),
+        (row(31.0, 26.0, 37.0, significant=True), None),
+    ],
+)
+def test_an_interval_without_zero_is_never_called_no_difference(one: DifferenceRow, word: str | None) -> None:
+    """The words say what the drawn interval shows."""
+    assert one.undecided == word
+
+
+@pytest.mark.parametrize(
+    ("pp", "tg", "verdict", "percent"),
+    [
+        (1024, 128, "not alike: prompt / output tokens: 100 / 4 (a); 1024 / 128 (b)", None),
+        (None, None, f"b: {UNSTATED_WORDS}", pytest.approx(198.0, abs=0.1)),
+    ],
+)
+def test_results_of_other_lengths_have_no_better_one(
+    pp: int | None, tg: int | None, verdict: str, percent: float | None
+) -> None:
+    """The first sentence says that the loads are not, or perhaps not, alike; no sentence names a lead."""
+    slow = made_series("a", {1: (10.0, 10.1, 10.2)})
+    fast = {1: (30.0, 30.1, 30.2)}
+    unlike = difference(slow, made_series("b", fast, pp=pp, tg=tg))
+    assert unlike.verdict == verdict
+    assert [(row.percent, row.better) for row in unlike.rows] == [(percent, None)]
+    assert difference(slow, made_series("b", fast)).rows[0].better is True
+
+
+def test_a_comparison_ends_with_its_answer() -> None:
+    """A terminal shows the last lines of a long report."""
+    pair = [made_series("a", {1: (10.0, 10.1, 10.2)}), made_series("b", {1: (30.0, 30.1, 30.2)})]
+    report = comparison_markdown(compare(pair), pair)
+    assert report.strip().splitlines()[-1] == "**Decode: `b` best at c1 (+198 % against `a`).**"
+    assert "### Answer" not in comparison_markdown(compare(pair[:1]), pair[:1])
+
+
+@pytest.mark.parametrize("kind", ["client", "client or router"])
+def test_that_a_sweep_sends_no_more_is_no_reason_why_a_level_is_slow(kind: str) -> None:
+    """The client is the sweep; that it may be the router is not known."""
+    limit = LimitSide(kind=kind, reason="no request in 17 % of the time")
+    assert not marks_of(made_level(limited_by=limit))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -25,6 +26,7 @@ from sparktop.sweep.compare.imports.reading import ImportFormatError
 from sparktop.sweep.compare.series import LevelSeries
 from sparktop.sweep.result.store import save
 from tests.sweep.made_results import made_level, made_sweep
+from tests.sweep.odd_json import change
 
 RESULTS = Path(__file__).parents[3] / "data" / "results"
 LLAMA = "llama-benchy-0.4.0-c16.json"
@@ -61,9 +63,7 @@ def test_llama_benchy_keeps_its_runs_as_replicates() -> None:
         rel=1e-3,
     )
     (level,) = series.levels
-    assert {name: len(figure.runs) for name, figure in level.figures.items()} == dict.fromkeys(
-        level.figures, 3
-    )
+    assert {len(figure.runs) for figure in level.figures.values()} == {3}
     assert (series.tool, series.model, series.shape) == ("llama-benchy 0.4.0", "m", LoadMode.BURST)
     assert "stamped at the call" in series.definitions["ttft_ms"]
 
@@ -100,13 +100,17 @@ def at_rate() -> Any:  # noqa: ANN401 - as above
     return content
 
 
-_EARLIER_AIPERF = {
-    "request_latency": {"unit": "ms", "avg": 4000.0},
-    "time_to_first_token": {"unit": "ms", "avg": 250.0},
-    "output_token_throughput": {"unit": "tokens/sec", "avg": 439.0},
-}
+def _aiperf(**config: object) -> object:
+    """Return a result of genai-perf, or of a first version of aiperf, with this part on its load."""
+    return {"time_to_first_token": {"unit": "ms", "avg": 250.0}, "input_config": config} | {
+        "request_latency": {"unit": "ms", "avg": 4000.0},
+        "output_token_throughput": {"unit": "tokens/sec", "avg": 439.0},
+    }
+
+
 _EARLIER_GUIDELLM = {
     "type_": "generative_benchmark",
+    "args": {"strategy": {"type_": "concurrent", "streams": 16}},
     "worker": {"backend_model": "m"},
     "run_stats": {"requests_made": {"errored": 2}},
     "metrics": {"time_to_first_token_ms": {"successful": {"mean": 250.0}}},
@@ -116,32 +120,10 @@ _EARLIER_GUIDELLM = {
 @pytest.mark.parametrize(
     ("told", "point"),
     [
-        ({**_EARLIER_AIPERF, "input_config": {"model": ["m"], "concurrency": 16, "request_rate": None}}, 16),
-        (
-            {
-                **_EARLIER_AIPERF,
-                "input_config": {
-                    "model_names": ["m"],
-                    "perf_analyzer": {"stimulus": {"request_rate": 2.5}},
-                },
-            },
-            2.5,
-        ),
-        (
-            {
-                **_EARLIER_AIPERF,
-                "input_config": {"endpoint": {"model_names": ["m"]}, "loadgen": {"concurrency": 8}},
-            },
-            8,
-        ),
-        (
-            {
-                "benchmarks": [
-                    {**_EARLIER_GUIDELLM, "args": {"strategy": {"type_": "concurrent", "streams": 16}}}
-                ]
-            },
-            16,
-        ),
+        (_aiperf(model=["m"], concurrency=16, request_rate=None), 16),
+        (_aiperf(model_names=["m"], perf_analyzer={"stimulus": {"request_rate": 2.5}}), 2.5),
+        (_aiperf(endpoint={"model_names": ["m"]}, loadgen={"concurrency": 8}), 8),
+        ({"benchmarks": [_EARLIER_GUIDELLM]}, 16),
     ],
 )
 def test_earlier_forms_of_a_tools_file_are_read(tmp_path: Path, told: object, point: float) -> None:
@@ -289,26 +271,10 @@ def test_odd_values_anywhere_cost_a_figure_never_a_traceback(name: str, data: st
     """Any part of a file may be missing or of another type."""
     told = deepcopy(trimmed(name))
     for _ in range(data.draw(st.integers(1, 3))):
-        holder: Any = told
-        for _ in range(data.draw(st.integers(0, 5))):
-            inner = [key for key in keys(holder) if isinstance(holder[key], dict | list) and holder[key]]
-            if not inner:
-                break
-            holder = holder[data.draw(st.sampled_from(inner))]
-        if keys(holder):
-            # A copy: the next change may be inside of it.
-            holder[data.draw(st.sampled_from(keys(holder)))] = deepcopy(data.draw(ODD))
-    for series in read_or_nothing(name, told):
+        change(told, data, ODD, 5)
+    found: list[LevelSeries] = []
+    with suppress(ImportFormatError):
+        found = READERS[name](told, "n", "f")
+    for series in found:
         assert series.model is None or series.model.isprintable()
         assert all(level.load.point.value > 0 for level in series.levels)
-
-
-def keys(holder: Any) -> list[Any]:  # noqa: ANN401 - it may be any JSON
-    return list(holder) if isinstance(holder, dict) else list(range(len(holder)))
-
-
-def read_or_nothing(name: str, told: object) -> list[LevelSeries]:
-    try:
-        return READERS[name](told, "n", "f")
-    except ImportFormatError:
-        return []

@@ -189,14 +189,7 @@ def test_two_values_for_one_thing_are_named() -> None:
         "| Users | Decode |\n|---|---|\n" + "| 1 | 5 |\n" * 10_001,
         "x" * (4 << 20) + "x",
     ],
-    ids=(
-        "blanks",
-        "rule",
-        "quote",
-        "targets",
-        "rows",
-        "bytes",
-    ),
+    ids=["blanks", "rule", "quote", "targets", "rows", "bytes"],
 )
 def test_what_is_no_table_of_levels_is_refused_in_one_line(text: str) -> None:
     """However long or strange: neither minutes of work nor another error."""

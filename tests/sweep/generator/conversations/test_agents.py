@@ -8,7 +8,6 @@ from itertools import pairwise
 import pytest
 
 from sparktop.model.load import CallStart, ConversationCall, LoadMode, RequestStarted
-from sparktop.sweep.generator.wire import WorkerTarget
 from sparktop.sweep.plan.conversations import ConversationPreset, Draw
 from tests.sweep.conftest import InProcess, Loaded
 from tests.sweep.stream_server import Asked, Behave
@@ -62,28 +61,10 @@ class _Memory:
         return found
 
 
-async def _run(
-    in_process: InProcess,
-    duration_s: float,
-    *,
-    behave: Behave | None = None,
-    concurrency: int = 3,
-    target: WorkerTarget | None = None,
-    ramp_s: float = 0.0,
-    max_model_len: int | None = None,
-) -> Loaded:
-    return await in_process.load(
-        behave,
-        mode=LoadMode.AGENTS,
-        cache_salt="salt",
-        conversations=SMALL,
-        draw_seed="1",
-        duration_s=duration_s,
-        ramp_s=ramp_s,
-        max_model_len=max_model_len,
-        concurrency=concurrency,
-        target=target or in_process.target,
-    )
+async def _run(in_process: InProcess, *, behave: Behave | None = None, **changes: object) -> Loaded:
+    salts = {"cache_salt": "salt", "draw_seed": "1"}
+    usual = {"mode": LoadMode.AGENTS, "conversations": SMALL, "target": in_process.target, "concurrency": 3}
+    return await in_process.load(behave, None, **salts, **(usual | changes))
 
 
 def _calls(loaded: Loaded) -> list[tuple[RequestStarted, ConversationCall]]:
@@ -94,7 +75,7 @@ def _calls(loaded: Loaded) -> list[tuple[RequestStarted, ConversationCall]]:
 async def test_a_prompt_holds_exactly_what_the_server_answered(in_process: InProcess) -> None:
     """Every answer that is sent back is the server's own, byte for byte, and in its place."""
     memory = _Memory()
-    loaded = await _run(in_process, 1.0, behave=memory.behave)
+    loaded = await _run(in_process, duration_s=1.0, behave=memory.behave)
     assert all(end.ok for end in loaded.ends if end.error is not None)
     assert memory.check() > 50
     starts = {messages[0]["content"][:400] for messages in memory.conversations}
@@ -114,7 +95,7 @@ async def test_a_prompt_holds_exactly_what_the_server_answered(in_process: InPro
 
 async def test_prompts_have_the_length_of_their_script(in_process: InProcess) -> None:
     """The server's count is the expected one plus the template; a call comes its pause after the answer."""
-    loaded = await _run(in_process, 1.0, concurrency=1)
+    loaded = await _run(in_process, duration_s=1.0, concurrency=1)
     ends = {end.request_id: end for end in loaded.ends}
     for (before, _), (start, call) in pairwise(_calls(loaded)):
         end = ends[before.request_id]
@@ -133,7 +114,7 @@ async def test_prompts_have_the_length_of_their_script(in_process: InProcess) ->
 
 async def test_warm_up_calls_come_first_and_are_not_measured(in_process: InProcess) -> None:
     """Each conversation is under way: its past is one call; the measured ones start within the duration."""
-    loaded = await _run(in_process, 0.5, ramp_s=0.2)
+    loaded = await _run(in_process, duration_s=0.5, ramp_s=0.2)
     calls = _calls(loaded)
     assert [call.lane for _, call in calls[:3]] == [0, 1, 2]
     assert not any(call.measured for _, call in calls[:3])
@@ -154,7 +135,7 @@ async def test_a_refused_long_context_ends_its_conversation(in_process: InProces
         else:
             await asked.stream()
 
-    loaded = await _run(in_process, 1.2, max_model_len=limit, behave=behave)
+    loaded = await _run(in_process, duration_s=1.2, max_model_len=limit, behave=behave)
     calls = {start.request_id: call for start, call in _calls(loaded)}
     failed = [end for end in loaded.ends if end.error is not None]
     assert failed

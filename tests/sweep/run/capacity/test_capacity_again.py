@@ -28,19 +28,13 @@ from sparktop.sweep.plan.capacity import parse_conditions
 from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import RequestTrace
-from sparktop.sweep.result.results import (
-    LevelResult,
-    PlanResult,
-    SweepResult,
-    TargetResult,
-    Validity,
-)
+from sparktop.sweep.result.results import LevelResult, PlanResult, SweepResult, TargetResult, Validity
 from sparktop.sweep.result.store import save
 from sparktop.sweep.run.again import answer_from_levels, stored_traces
 from sparktop.sweep.run.judgement import judge
 from sparktop.sweep.terms.definitions import CLIENT_LAG, FEW_RUNS
 from tests.known import known
-from tests.sweep.made_results import BEGAN
+from tests.sweep.made_results import BEGAN, doubts
 
 SLO = {
     LoadKind.CONCURRENCY: "ttft_p90_ms=900,tpot_p50_ms=60,e2e_p95_ms=2500,stream_tps=12,ttfr_p50_ms=400",
@@ -112,6 +106,11 @@ def asked(slo: str, kind: LoadKind = LoadKind.CONCURRENCY) -> Capacity:
     return Capacity(kind, parse_conditions(slo, kind))
 
 
+def answer(slo: str, *levels: LevelResult, kind: LoadKind = LoadKind.CONCURRENCY) -> str:
+    """Return what is said of a search under these conditions in stored levels of a kind."""
+    return capacity_text(answer_from_levels(result_of(kind, *levels), asked(slo, kind)))
+
+
 @pytest.mark.parametrize("kind", SLO)
 def test_a_stored_level_is_judged_as_it_was_when_it_was_measured(kind: LoadKind) -> None:
     """The shares of every condition, and their intervals, are those that a search saw, whatever happened."""
@@ -130,9 +129,9 @@ def test_a_stored_level_is_judged_as_it_was_when_it_was_measured(kind: LoadKind)
 def test_the_answer_is_a_stored_level_and_says_between_which_it_lies() -> None:
     """4 hold and 16 fail: what lies between is unknown, and no level there is made up."""
     found = answer_from_levels(sweep(0.3, 0.5, 2.0), asked("ttft_p90_ms=1500"))
-    answer = known(found.capacity).answers["a"]
-    assert (answer.holds, answer.fails) == (4, 16)
-    assert {one.value for one in answer.probes} == {1, 4, 16}
+    said = known(found.capacity).answers["a"]
+    assert (said.holds, said.fails) == (4, 16)
+    assert {one.value for one in said.probes} == {1, 4, 16}
     text = capacity_text(found)
     assert answer_of(found).startswith("4 requests at once hold"), "it is said beside a file"
     assert text.startswith("by the levels of 20")
@@ -155,9 +154,8 @@ def test_limits_that_nothing_or_everything_meets(slo: str, words: str) -> None:
 
 def test_below_the_smallest_level_nothing_is_known() -> None:
     """4 fail, and 1 was not measured: that is not 'none'."""
-    whole = sweep(0.3, 2.0, 4.0)
-    (target,) = whole.targets
-    found = answer_from_levels(result_of(LoadKind.CONCURRENCY, *target.levels[1:]), asked("ttft_p90_ms=900"))
+    _, *larger = sweep(0.3, 2.0, 4.0).targets[0].levels
+    found = answer_from_levels(result_of(LoadKind.CONCURRENCY, *larger), asked("ttft_p90_ms=900"))
     assert "a: unknown below 4, the smallest level: 4 requests at once fail" in capacity_text(found)
     assert known(found.capacity).answers["a"].holds is None
 
@@ -165,20 +163,13 @@ def test_below_the_smallest_level_nothing_is_known() -> None:
 def test_a_level_that_is_not_trustworthy_is_left_out_with_its_reason() -> None:
     """A late generator makes a level unknown where that decides; that it had few runs does not."""
     levels = list(sweep(0.3, 0.5, 2.0).targets[0].levels)
-    said = "some TTFT are 1.6 % too high: the load generator was late"
-    late = Validity(code=CLIENT_LAG, message=said)
-    levels[2] = levels[2].model_copy(update={"validity": (late,)})
-    levels[1] = levels[1].model_copy(update={"validity": (Validity(code=FEW_RUNS, message="1 run"),)})
-    text = capacity_text(
-        answer_from_levels(result_of(LoadKind.CONCURRENCY, *levels), asked("ttft_p90_ms=1500"))
-    )
+    for at, code in ((1, FEW_RUNS), (2, CLIENT_LAG)):
+        levels[at] = levels[at].model_copy(update={"validity": doubts(code)})
+    text = answer("ttft_p90_ms=1500", *levels)
     assert "a: at least 4 requests at once hold" in text
     assert "more is unknown: no level that can be judged fails" in text
-    assert f"left out c = 16: load generator late: {late.message}" in text
-    lost = [one.model_copy(update={"each": None}) for one in levels]
-    text = capacity_text(
-        answer_from_levels(result_of(LoadKind.CONCURRENCY, *lost), asked("ttft_p90_ms=1500"))
-    )
+    assert "left out c = 16: load generator late: what was seen" in text
+    text = answer("ttft_p90_ms=1500", *(one.model_copy(update={"each": None}) for one in levels))
     assert "a: unknown: no level can be judged" in text
     assert "left out c = 1: its single requests are not stored" in text
 
@@ -194,19 +185,15 @@ def older(level: LevelResult) -> LevelResult:
 
 def test_an_older_file_answers_what_it_holds() -> None:
     """TTFT of agents is there; what a call followed, and which requests of a rate failed, is not."""
-    agents = older(level_of(LoadKind.AGENTS, 4.0, played(3, LoadKind.AGENTS)))
-    stored = result_of(LoadKind.AGENTS, agents)
+    traces = played(3, LoadKind.AGENTS)
+    agents = older(level_of(LoadKind.AGENTS, 4.0, traces))
     with pytest.raises(UsageError, match="does not say what each request followed"):
-        answer_from_levels(stored, asked("ttft_tool_p90_ms=900", LoadKind.AGENTS))
-    only = [
-        one for one in played(3, LoadKind.AGENTS) if one.ended and one.ended.reason is not EndReason.ERROR
-    ]
-    stored = result_of(LoadKind.AGENTS, older(level_of(LoadKind.AGENTS, 4.0, only)))
-    assert "4 agents" in capacity_text(answer_from_levels(stored, asked("ttft_p90_ms=5000", LoadKind.AGENTS)))
+        answer("ttft_tool_p90_ms=900", agents, kind=LoadKind.AGENTS)
+    only = [one for one in traces if one.ended and one.ended.reason is not EndReason.ERROR]
+    agents = older(level_of(LoadKind.AGENTS, 4.0, only))
+    assert "4 agents" in answer("ttft_p90_ms=5000", agents, kind=LoadKind.AGENTS)
     rate = older(level_of(LoadKind.RATE, 2.5, played(3, LoadKind.RATE)))
-    text = capacity_text(
-        answer_from_levels(result_of(LoadKind.RATE, rate), asked("ttft_p90_ms=900", LoadKind.RATE))
-    )
+    text = answer("ttft_p90_ms=900", rate, kind=LoadKind.RATE)
     assert "left out 2.5 /s: its single requests are not stored" in text
 
 
@@ -227,12 +214,12 @@ def _cut(level: LevelResult) -> LevelResult:
 )
 def test_a_spoilt_file_is_no_crash(spoil: Callable[[LevelResult], LevelResult], words: str) -> None:
     """Columns of unlike lengths and impossible loads leave less to judge."""
-    stored = result_of(LoadKind.CONCURRENCY, *(spoil(one) for one in sweep(0.3, 2.0).targets[0].levels))
+    levels = [spoil(one) for one in sweep(0.3, 2.0).targets[0].levels]
     if words == "no level":
         with pytest.raises(UsageError, match="no level of concurrency that a search would make"):
-            answer_from_levels(stored, asked("ttft_p90_ms=900"))
+            answer("ttft_p90_ms=900", *levels)
     else:
-        assert words in capacity_text(answer_from_levels(stored, asked("ttft_p90_ms=900")))
+        assert words in answer("ttft_p90_ms=900", *levels)
 
 
 def test_the_command_judges_a_file_in_every_format(
@@ -277,5 +264,4 @@ def test_a_late_generator_counts_where_it_decides(percent: float, slo: str, is_l
     """A level is left out where its verdict may change by the lateness."""
     late = Validity(code=CLIENT_LAG, message="late", ttft_percent=percent)
     levels = [one.model_copy(update={"validity": (late,)}) for one in sweep(0.3, 0.5).targets[0].levels]
-    result = result_of(LoadKind.CONCURRENCY, *levels)
-    assert ("left out" in capacity_text(answer_from_levels(result, asked(slo)))) is is_left_out
+    assert ("left out" in answer(slo, *levels)) is is_left_out

@@ -20,6 +20,7 @@ from sparktop.sweep.plan.plan import Capacity
 from sparktop.sweep.result.measure import RequestTrace
 from sparktop.sweep.run.judgement import LoadVerdict, Shares, judge
 from sparktop.sweep.run.search import CapacitySearch
+from tests.known import known
 
 
 def request(
@@ -154,8 +155,7 @@ def test_rates_are_found_within_ten_percent(limit: float, first: float) -> None:
         assert limit < first / 3.9
     else:
         assert search.holds <= limit
-        assert search.fails is not None
-        assert search.fails <= search.holds * RATIO * 1.01
+        assert known(search.fails) <= search.holds * RATIO * 1.01
 
 
 def test_a_level_that_held_by_luck_moves_the_answer_down() -> None:

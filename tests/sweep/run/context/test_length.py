@@ -26,6 +26,7 @@ from sparktop.sweep.run.server_side import Counters
 from sparktop.sweep.terms.definitions import CACHE_HITS
 from sparktop.sweep.view.live import LiveView
 from sparktop.sweep.view.words import depth_sentences
+from tests.known import known
 from tests.sweep.made_results import made_sweep
 from tests.sweep.stream_server import Asked
 from tests.sweep.trouble_bench import Bench
@@ -122,8 +123,7 @@ async def test_a_level_with_depth_sends_the_context_first() -> None:
             assert level.context.found_percent == 100.0
             assert level.context.found_from == "answers"
             assert all(512 <= (count or 0) <= 540 for count in level.context.each_prompt_tokens)
-            assert level.each is not None
-            assert all(576 <= (count or 0) <= 600 for count in level.each.prompt_tokens)
+            assert all(576 <= (count or 0) <= 600 for count in known(level.each).prompt_tokens)
     text = " ".join(report.sweep_markdown(result).split())
     assert "c2 @ 512" in text
     assert "holds up to 512 tokens of context at least" in text
@@ -157,8 +157,7 @@ def test_hits_come_from_the_answers_or_the_counters(
     cached: list[int | None], grown: Counters | None, percent: float | None, source: str | None
 ) -> None:
     """The share of the context that was found; unknown where nothing reports it."""
-    found = context_part(LEVEL, [], [ended(one) for one in cached], grown)
-    assert found is not None
+    found = known(context_part(LEVEL, [], [ended(one) for one in cached], grown))
     assert (found.found_percent, found.found_from) == (percent, source)
     assert context_part(replace(LEVEL, depth=0), [], [], None) is None
 
