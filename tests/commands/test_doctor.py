@@ -6,15 +6,13 @@ import json
 import logging
 import re
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sparktop.cli import main
-from tests.agent.agent_process import environment
+from tests.commands.process import ran
 
 
 @pytest.fixture(autouse=True)
@@ -42,30 +40,17 @@ def closed() -> Iterator[str]:
         yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
-def ran(words: list[str], tmp_path: Path) -> tuple[int, str, str]:
-    done = subprocess.run(  # noqa: S603 - our own program
-        [sys.executable, "-m", "sparktop", *words],
-        env=environment(tmp_path),
-        cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=40,
-        check=False,
-    )
-    return done.returncode, done.stdout, done.stderr
-
-
 @pytest.mark.outside
 def test_a_failed_check_is_exit_code_1(closed: str, tmp_path: Path) -> None:
     """If a server does not answer, there is one FAIL line with advice, and the exit code is 1."""
-    code, out, err = ran(["doctor", closed], tmp_path)
-    assert (code, err) == (1, "")
-    (line,) = (line for line in out.splitlines() if line.startswith("FAIL"))
+    done = ran(tmp_path, "doctor", closed)
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = done.stdout.splitlines()
+    (line,) = (line for line in lines if line.startswith("FAIL"))
     assert line.startswith(
         f"FAIL  {closed} port: nothing listens on {closed} (connection refused) — start it"
     )
-    others = [line for line in out.splitlines() if line[:6] not in {"ok    ", "warn  ", "FAIL  ", "skip  "}]
+    others = [line for line in lines if line[:6] not in {"ok    ", "warn  ", "FAIL  ", "skip  "}]
     assert others[:-2] == ["sparktop", "", "this machine", "", "nodes and servers", ""]
     assert (
         others[-1] == f"next: correct what says FAIL, from the top, then run sparktop doctor {closed} again"
@@ -77,9 +62,10 @@ def test_a_failed_check_is_exit_code_1(closed: str, tmp_path: Path) -> None:
 def test_without_a_failure_it_is_exit_code_0(tmp_path: Path) -> None:
     """A configuration with this machine only has no failure; with JSON, nothing else is printed."""
     (tmp_path / "sparktop.toml").write_text('[[nodes]]\nname = "n"\n', encoding="utf-8")
-    code, out, err = ran(["doctor", "--format", "json"], tmp_path)
-    body = json.loads(out)
-    assert (code, err, body["failed"], body["schema"]) == (0, "", 0, "sparktop.doctor/1")
+    done = ran(tmp_path, "doctor", "--format", "json")
+    body = json.loads(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (body["failed"], body["schema"]) == (0, "sparktop.doctor/1")
     names = [check["name"] for check in body["checks"]]
     assert names[:4] == ["version", "textual", "libraries", "config"]
     assert {"terminal", "open files", "memory"} <= set(names)

@@ -6,9 +6,6 @@
 from __future__ import annotations
 
 import os
-import resource
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +14,7 @@ import pytest
 from sparktop.cli import main
 from sparktop.commands.output import tell, write_parts
 from sparktop.errors import OutputError
+from tests.commands.process import ran
 
 
 def test_a_pipe_that_nobody_reads_any_more_is_an_error(tmp_path: Path) -> None:
@@ -48,18 +46,10 @@ def test_a_result_that_is_cut_off_is_an_error(command: list[str], unbuffered: st
     """If standard output takes only a part, the exit code is 1, with and without a buffer."""
     path = tmp_path / "out"
     with path.open("wb") as out:
-        done = subprocess.run(  # noqa: S603 - this program
-            [sys.executable, "-m", "sparktop", *command],
-            stdout=out,
-            stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered, "HOME": str(tmp_path)},
-            timeout=60,
-            check=False,
-            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),
-        )
+        done = ran(tmp_path, *command, out=out, most_bytes=4096, PYTHONUNBUFFERED=unbuffered)
     assert (done.returncode, path.stat().st_size) == (1, 4096)
-    assert b"sparktop: standard output" in done.stderr
-    assert b"File too large" in done.stderr
+    assert "sparktop: standard output" in done.stderr
+    assert "File too large" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -91,7 +81,6 @@ def test_no_command_overwrites_what_it_reads(
     assert path.read_text() == '{"text": "mine"}\n'
 
 
-UNUSABLE = "3: key 'sweeps[0].rate' is not usable:"
 RATE = "is not a rate: write requests per second from 0.001 to 10,000, as in 0.5,1,2 or 0.5..4"
 
 
@@ -104,34 +93,31 @@ def said(folder: Path, lines: str, capsys: pytest.CaptureFixture[str]) -> tuple[
 
 
 @pytest.mark.parametrize(
-    ("lines", "message"),
+    ("lines", "line", "key", "fault"),
     [
-        ('rate = "1,x"', f"3: key 'sweeps[0].rate' is not usable: x {RATE}"),
-        ("rate = 0", "3: key 'sweeps[0].rate' must be text in quotes, not 0"),
+        ('rate = "1,x"', 3, "rate", f"is not usable: x {RATE}"),
+        ("rate = 0", 3, "rate", "must be text in quotes, not 0"),
         (
             'rate = "1"\narrivals = "often"',
-            "4: key 'sweeps[0].arrivals' must be poisson, constant, bursty, trains or gamma:B",
+            *(4, "arrivals", "must be poisson, constant, bursty, trains or gamma:B"),
         ),
         (
             'rate = "10000"\nduration_s = 3600',
-            f"{UNUSABLE} 10000 /s for 3600 s are 36,000,000 requests: at most 1,000,000 fit",
+            *(3, "rate", "is not usable: 10000 /s for 3600 s are 36,000,000 requests: at most 1,000,000 fit"),
         ),
-        (
-            "users = [4]",
-            "3: key 'sweeps[0].users' was removed: agents with workload = \"chat\" read and pause as people",
-        ),
+        ("users = [4]", 3, "users", 'was removed: agents with workload = "chat" read and pause as people'),
         (
             'agents = [1]\nworkload = "codr"',
-            "4: key 'sweeps[0].workload' is not usable: there is no workload 'codr': did you mean 'coder'?",
+            *(4, "workload", "is not usable: there is no workload 'codr': did you mean 'coder'?"),
         ),
-        ("agents = [1]\ntg = 64", "4: key 'sweeps[0].tg' has no effect beside agents: leave it out"),
+        ("agents = [1]\ntg = 64", 4, "tg", "has no effect beside agents: leave it out"),
     ],
 )
 def test_a_load_that_cannot_be_used_is_a_line(
-    lines: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    lines: str, line: int, key: str, fault: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An unusable load gives a line with file, line number, key, fault and remedy; exit code 2."""
-    assert said(tmp_path, lines, capsys) == (2, message)
+    assert said(tmp_path, lines, capsys) == (2, f"{line}: key 'sweeps[0].{key}' {fault}")
 
 
 def test_a_trace_and_a_workload_are_read_from_the_folder_of_the_file(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -23,20 +22,21 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.snapshot import NodeView, Snapshot
 from sparktop.model.targets import Watch
 from sparktop.recording.player import Player, Recording
+from tests.commands.process import ran
+from tests.recording.conftest import Made
 
 NODE = '[[nodes]]\nname = "here"\n'
 MOST_LOST_S = 3.5
 """Age in seconds of the last record at a kill: an interval of 1 s, up to 1 s until it is written, and 1.5 s
 for a machine that is busy with other tests."""
-PROGRAM = [sys.executable, "-m", "sparktop", "record"]
 
 
 def started(folder: Path, *more: str) -> subprocess.Popen[bytes]:
     """Start recording this machine, with the configuration in `folder`."""
     config = folder / "sparktop.toml"
     config.write_text(NODE)
-    command = [*PROGRAM, "--config", str(config), "-o", str(folder / "night.rec.zst"), *more]
-    env = {**os.environ, "XDG_STATE_HOME": str(folder)}
+    words = ["record", "--config", str(config), "-o", str(folder / "night.rec.zst"), *more]
+    command, env = [sys.executable, "-m", "sparktop", *words], {**os.environ, "XDG_STATE_HOME": str(folder)}
     return subprocess.Popen(command, stderr=subprocess.PIPE, env=env)  # noqa: S603 - this program
 
 
@@ -86,8 +86,6 @@ def test_a_recording_is_continued_only_on_request(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without --append an existing recording is not touched; one line names both remedies."""
-    from tests.recording.conftest import Made
-
     begun: list[Path] = []
     failures: list[Failure] = []
 
@@ -128,18 +126,11 @@ def test_the_last_line_is_of_what_is_on_the_disk(tmp_path: Path, most: int, word
     config = tmp_path / "x.toml"
     config.write_text(NODE)
     path = tmp_path / "night.rec.zst"
-    done = subprocess.run(  # noqa: S603 - this program
-        [*PROGRAM, "--config", str(config), "-o", str(path), "--seconds", "1"],
-        env={**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)},
-        stderr=subprocess.PIPE,
-        timeout=120,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
-    )
-    lines = done.stderr.decode().splitlines()
-    assert done.returncode == 1, lines
-    assert any(words in line for line in lines), lines
-    assert "night.2" not in done.stderr.decode()
+    words_of = ("record", "--config", str(config), "-o", str(path), "--seconds", "1")
+    done = ran(tmp_path, *words_of, most_bytes=most)
+    assert done.returncode == 1, done.stderr
+    assert words in done.stderr
+    assert "night.2" not in done.stderr
     assert path.exists() == bool(path.exists() and path.stat().st_size)
 
 
@@ -147,8 +138,6 @@ def test_the_check_says_whether_a_file_is_still_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A file without an end is locked by its writer, or was cut off; an empty one is not called whole."""
-    from tests.recording.conftest import Made
-
     path, whole = tmp_path / "night.rec.zst", Made().data
     for size, is_locked, words in (
         (len(whole) // 2, True, "end: none: still being written"),
@@ -168,8 +157,6 @@ def test_the_check_says_whether_a_file_is_still_written(
 
 def test_a_damaged_recording_is_rescued(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A damaged recording gives exit code 1 and a list of losses; the rest can be copied to a new file."""
-    from tests.recording.conftest import Made
-
     made = Made()
     data = bytearray(made.data)
     data[made.ends[60] + 5] ^= 0xFF
@@ -226,8 +213,6 @@ def test_a_target_that_never_answers_is_said_and_has_its_exit_code(tmp_path: Pat
     """This machine, on which the target is, was not asked for; the recording says the same."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    arguments = [f"127.0.0.1:{port}", "-o", str(tmp_path / "x.rec.zst"), "--seconds", "1"]
-    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
-    done = subprocess.run([*PROGRAM, *arguments], capture_output=True, text=True, env=env, check=False)  # noqa: S603 - this program
+    done = ran(tmp_path, "record", f"127.0.0.1:{port}", "-o", "x.rec.zst", "--seconds", "1")
     assert done.returncode == 3
     assert f"nothing could be reached: 127.0.0.1:{port}: nothing listens" in done.stderr

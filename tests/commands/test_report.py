@@ -1,17 +1,24 @@
-"""`sparktop report`: stored sweeps in every format."""
+"""`sparktop report`: stored sweeps in every format.
+
+`sparktop compare` as a command: output, refusals and exit codes.
+"""
 
 from __future__ import annotations
 
+import json
+import os
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from sparktop.cli import main
+from sparktop.sweep.compare.series import FOLDER, PREFIX
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save, sweeps_folder
 from sparktop.watch.state_files import announced_load
+from tests.known import known
 from tests.sweep.made_results import BEGAN, made_level, made_sweep
 
 RESULTS = Path(__file__).parent.parent / "data" / "results"
@@ -73,7 +80,7 @@ def test_the_last_sweep_is_the_newest_with_a_measured_level(
     assert "good,engine" in out
     assert re.search(r"last: \S+-sweep.json has no measured level; an older result is used", err)
     assert err.count("\n") == 1
-    unended = made_sweep(("new", [made_level()])).model_copy(update={"status": None})
+    unended = made_sweep(("new", [made_level()]), status=None)
     running = stored(folder, unended, minutes=3)
     with announced_load(["http://a"], running):
         assert main(["report", "last", "--format", "csv"]) == 0
@@ -100,7 +107,7 @@ def test_results_of_other_tools_and_published_tables_are_written(capsys: pytest.
             )  # one is compared
         assert main(["report", source, "--format", "svg"]) == 0
         assert capsys.readouterr().out.startswith("<svg")
-        for words in (["--format", "llama-benchy"], ["--target", "a"]):
+        for words in (["--format", "llama-benchy"], ["--format", "post"], ["--target", "a"]):
             assert main(["report", source, *words]) == 2
             assert "for results of sparktop sweep" in capsys.readouterr().err
 
@@ -116,8 +123,7 @@ def test_several_sweeps_are_one_comparison(folder: Path, capsys: pytest.CaptureF
     assert [one.name for one in found.targets] == ["router@before", "router@later", "spark"]
     assert found.plan.concurrency == (2, 4)
     assert found.joined_from == ("before", "later")
-    assert found.comparison is not None
-    decode = next(row for row in found.comparison.rows if row.metric == "decode_tps")
+    decode = next(row for row in known(found.comparison).rows if row.metric == "decode_tps")
     assert decode.concurrency == 4
     assert set(decode.values) == {"router@before", "router@later", "spark"}
     assert (decode.winner, decode.beats) == (None, ("router@before",))
@@ -128,3 +134,68 @@ def test_several_sweeps_are_one_comparison(folder: Path, capsys: pytest.CaptureF
     printed = capsys.readouterr()
     assert [one.name for one in SweepResult.model_validate_json(printed.out).targets] == ["router"]
     assert "a file that is named twice counts once" in printed.err
+
+
+TOPOLOGIES = "ref:spark-topologies-2026-03"
+
+
+@pytest.fixture(autouse=True)
+def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use a store of results for this test alone."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+
+
+def printed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    code = main(["compare", *words])
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+def test_the_reference_prints_its_own_winners(capsys: pytest.CaptureFixture[str]) -> None:
+    """The winners of the three tables are those that the reference states."""
+    code, out, err = printed(capsys, TOPOLOGIES)
+    assert (code, err) == (0, "")
+    row = r"^\| c(\d+) .*`([a-z0-9-]+)` \([+−]\d+ %\)\*? +\|$"
+    printed_winners = re.findall(row, out, flags=re.MULTILINE)
+    stated = json.loads((FOLDER / f"{TOPOLOGIES.removeprefix(PREFIX)}.json").read_bytes())["stated_winners"]
+    expected = [
+        (concurrency, winner["winner"])
+        for metric in ("decode_tps", "prefill_tps", "ttft_ms")
+        for concurrency, winner in stated[metric].items()
+    ]
+    assert len(expected) == 21
+    assert printed_winners == expected
+    assert "- no test possible (*): single runs, or published means\n" in out
+
+
+def test_the_last_sweep_is_compared_by_that_word(capsys: pytest.CaptureFixture[str]) -> None:
+    """The word "last" is the newest stored sweep, as it is for reports; without one that is said."""
+    code, _, err = printed(capsys, "last")
+    assert code != 0
+    assert "holds no sweep" in err
+    path = new_file(sweeps_folder(os.environ), datetime(2026, 1, 1, tzinfo=UTC))
+    save(path, made_sweep(("kept", [made_level()])))
+    assert "kept" in printed(capsys, "last", TOPOLOGIES)[1]
+    assert "kept" in printed(capsys, "--list", "last")[1]
+
+
+def test_json_alone_is_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
+    """With `--format json`, standard output has only the object: baseline, rows, crossovers."""
+    code, out, err = printed(capsys, TOPOLOGIES, "--format", "json")
+    assert (code, err) == (0, "")
+    told = json.loads(out)
+    assert {"baseline", "rows", "crossovers"} <= set(told)
+    assert told["baseline"] is None
+    assert {"metric", "concurrency", "values", "winner", "winner_vs", "percent", "significant"} <= set(
+        told["rows"][0]
+    )
+    assert told["rows"][0]["significant"] is None
+    assert told["rows"][0]["winner_vs"] == "runner-up"
+    assert told["crossovers"][0] == {
+        "metric": "decode_tps",
+        "between": [32, 64],
+        "load": "concurrency",
+        "from": "cluster-tp2",
+        "to": "simple-shuffle",
+        "significant": None,
+    }

@@ -14,9 +14,8 @@ from sparktop.model.snapshot import Snapshot
 from sparktop.moments.moment import Moment, read_moment
 from sparktop.recording import recorder as recorder_module
 from sparktop.recording.player import Recording, Span
-from sparktop.recording.recorder import Recorder
-from sparktop.store.store import Journals
-from stage.rehearsal import START, Outage, Rehearsal
+from stage.rehearsal import START, Outage
+from tests.recording.recorded import recorded_to
 
 PLAYED_S, OUTAGE_S, MARK_S = 160, 130, 90
 FRAME_S = 10.0
@@ -48,18 +47,13 @@ def wall(at: float) -> datetime:
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """Record 160 seconds of two servers behind a swinging router; the first is gone after 130 seconds."""
     path = tmp_path_factory.mktemp("moments") / "swing.rec.zst"
-    journal = Journals()
-    live = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"], outage=Outage(0, OUTAGE_S), journal=journal)
+    scene, outage = SCENARIOS["oscillation"], Outage(0, OUTAGE_S)
+    shown = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorder_module, "FRAME_S", FRAME_S)
-        recorder = Recorder(live.watch, next_path=lambda _: path)
-        journal.add(recorder)
-        recorder.start(live.store)
-        shown = []
-        for second in range(1, PLAYED_S + 1):
-            live.play(1.0)
-            shown.append(live.store.snapshot())
-            if second == MARK_S:
-                recorder.mark(Instant(live.now_s, wall(live.now_s)), MARK)
-        recorder.stop("quit")
+        with recorded_to(path, nodes=2, scenario=scene, outage=outage) as (live, recorder):
+            for second in range(1, PLAYED_S + 1):
+                shown.append(live.play(1.0).snapshot())
+                if second == MARK_S:
+                    recorder.mark(Instant(live.now_s, wall(live.now_s)), MARK)
     return Recorded(path, tuple(shown))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from math import inf
+from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 
@@ -32,12 +33,10 @@ from sparktop.moments.moment import (
 from sparktop.moments.report import moment_report, time_plots
 from sparktop.recording.past import Past
 from sparktop.recording.player import Player, Recording, Span
-from sparktop.recording.recorder import Recorder
 from sparktop.report.privacy import Privacy
-from sparktop.store.store import Journals
-from stage.rehearsal import Rehearsal
 from tests.known import known
 from tests.moments.conftest import MARK, MARK_S, OUTAGE_S, PLAYED_S, Recorded, wall
+from tests.recording.recorded import recorded_to
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
 
@@ -206,17 +205,16 @@ def test_the_pictures_of_the_screen_make_the_same_moment(recorded: Recorded) -> 
     assert any(event.subject == "spark-a" for event in moment.events)
 
 
+def late(path: Path, scenario: str, before_s: float, after_s: float) -> tuple[Moment, Snapshot]:
+    """Record a scenario that has run for a while; return what is read of it, and the last live snapshot."""
+    with recorded_to(path, before_s=before_s, nodes=2, scenario=SCENARIOS[scenario]) as (live, _):
+        seen = live.play(after_s).snapshot()
+    return read_moment(Recording([path]), Span(None, None)), seen
+
+
 def test_a_recording_that_begins_in_a_swing_says_since_when_it_swings(tmp_path: Path) -> None:
     """The verdict, its alert and its events are those of the program that recorded, not of the replay."""
-    path, journal = tmp_path / "late.rec.zst", Journals()
-    live = Rehearsal(nodes=2, scenario=SCENARIOS["oscillation"], journal=journal)
-    live.play(100)
-    recorder = Recorder(live.watch, next_path=lambda _: path)
-    journal.add(recorder)
-    recorder.start(live.store)
-    seen = live.play(130).snapshot()
-    recorder.stop("quit")
-    moment = read_moment(Recording([path]), Span(None, None))
+    moment, seen = late(tmp_path / "late.rec.zst", "oscillation", 100, 130)
     (spell,) = (spell for spell in moment.spells if spell.subject == "proxy")
     assert (spell.word, spell.start, spell.since) == ("oscillating", moment.start, seen.balance[0].since)
     assert moment.shown.alerts[0].since == seen.balance[0].since
@@ -232,22 +230,15 @@ def test_alerts_and_the_last_figures_are_those_of_the_screen(
     tmp_path: Path, scenario: str, before_s: float, after_s: float
 ) -> None:
     """Alerts and verdicts have the times that the screen had; figures end with those of the last poll."""
-    path, journal = tmp_path / "late.rec.zst", Journals()
-    live = Rehearsal(nodes=2, scenario=SCENARIOS[scenario], journal=journal)
-    live.play(before_s)
-    recorder = Recorder(live.watch, next_path=lambda _: path)
-    journal.add(recorder)
-    recorder.start(live.store)
-    seen = live.play(after_s + 0.6).snapshot()
-    recorder.stop("quit")
-    moment = read_moment(Recording([path]), Span(None, None))
+    moment, seen = late(tmp_path / "late.rec.zst", scenario, before_s, after_s + 0.6)
     assert seen.alerts
-    for shown in (moment.shown, seen):
-        assert [(one.id, one.since) for one in shown.alerts] == [(one.id, one.since) for one in seen.alerts]
-        assert [(one.at, one.about) for one in shown.events] == [(one.at, one.about) for one in seen.events]
-        assert [(one.word, one.since) for one in shown.balance] == [
-            (one.word, one.since) for one in seen.balance
-        ]
+    for part, fields in (
+        ("alerts", ("id", "since")),
+        ("events", ("at", "about")),
+        ("balance", ("word", "since")),
+    ):
+        found, wanted = (list(map(attrgetter(*fields), getattr(one, part))) for one in (moment.shown, seen))
+        assert found == wanted, part
     for server in seen.backends:
         assert server.state_text in moment_report(moment, "md")
         for name in ("running", "waiting"):

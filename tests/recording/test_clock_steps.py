@@ -13,6 +13,7 @@ from sparktop.model.targets import BackendTarget, Watch
 from sparktop.recording.player import ForwardClock, Player, Recording
 from sparktop.recording.recorder import Recorder
 from sparktop.store import SourceKey, Store
+from tests.known import known
 from tests.recording.conftest import instant, read
 
 WATCH = Watch(backends=(BackendTarget("a", "http://127.0.0.1:1"),))
@@ -38,13 +39,6 @@ def recorded(path: Path, seconds: range, step: timedelta = timedelta()) -> None:
     recorder.stop("quit")
 
 
-def last_poll(player: Player) -> str:
-    """Return the message of the newest poll at the moment that the player has reached."""
-    failure = player.snapshot().backends[0].failure
-    assert failure is not None
-    return failure.message
-
-
 @pytest.mark.outside
 @pytest.mark.parametrize("step", [HOUR, -HOUR, timedelta()])
 def test_all_of_it_is_played_in_order(tmp_path: Path, step: timedelta) -> None:
@@ -59,7 +53,7 @@ def test_all_of_it_is_played_in_order(tmp_path: Path, step: timedelta) -> None:
     for second in (30, 99, 150, 199):
         player = Player(recording)
         player.seek(instant(second + 0.5).wall + (ahead if second > SET_AT_S else timedelta()))
-        assert last_poll(player) == f"poll {second}"
+        assert known(player.snapshot().backends[0].failure).message == f"poll {second}"
     assert recording.end == instant(SECONDS - 1.0).wall + ahead
 
 

@@ -75,14 +75,16 @@ def test_a_recording_shows_the_figures_that_it_showed(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_every_reader_opens_it(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The screen's replay, the check, both dumps and the snapshot of a moment can read it."""
+    """The screen's replay, the check, both dumps, the snapshot and the page of a moment can read it."""
     assert check(path).is_whole
     assert check(path).end == "quit"
     replay = Replay(Recording([path]))
     while replay.busy:
         replay.work(1.0)
     assert replay.snapshot().backends[1].name == "spark-b"
-    for words in (["dump"], ["dump", "--format", "openmetrics"], ["snapshot", "--format", "json", "--from"]):
+    pages = [["report", "--at", "start", "--format", form] for form in ("md", "html", "json")]
+    dumps = [["dump"], ["dump", "--format", "openmetrics"], ["snapshot", "--format", "json", "--from"]]
+    for words in (*dumps, *pages):
         assert main([*words, str(path)]) == 0
         assert "spark-b" in capsys.readouterr().out
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from sparktop.cli import main
 from sparktop.demo.scenario import SCENARIOS, Scenario
 from sparktop.errors import UsageError
 from sparktop.model.ranks import RanksReading
@@ -23,14 +24,13 @@ from sparktop.recording import recorder as recorder_module
 from sparktop.recording import replay as replay_module
 from sparktop.recording.frames import FrameReader, FrameWriter, Record, RecordError, RecordKind, encode
 from sparktop.recording.player import Player, Recording
-from sparktop.recording.recorder import Recorder
 from sparktop.recording.replay import Replay
 from sparktop.report.json_snapshot import to_json
 from sparktop.store import SourceKey
-from sparktop.store.store import Journals
 from stage.rehearsal import Outage, Rehearsal
 from tests.hardware.ras.examples import answer
 from tests.recording.conftest import comparable
+from tests.recording.recorded import recorded_to
 
 pytestmark = [pytest.mark.outside, pytest.mark.long]
 
@@ -60,17 +60,12 @@ def recorded(
     step_s: float = 1.0,
 ) -> Tape:
     """Record steps of a rehearsal, after each of which `on_step` is called and a snapshot is kept."""
-    journals = Journals()
-    live = Rehearsal(nodes=nodes, scenario=scenario, outage=outage, journal=journals)
-    recorder = Recorder(live.watch, next_path=lambda _: path)
-    journals.add(recorder)
-    recorder.start(live.store)
     shown = []
-    for step in range(steps):
-        live.play(step_s)
-        on_step(live, step)
-        shown.append(live.store.snapshot())
-    recorder.stop("quit")
+    with recorded_to(path, nodes=nodes, scenario=scenario, outage=outage) as (live, _):
+        for step in range(steps):
+            live.play(step_s)
+            on_step(live, step)
+            shown.append(live.store.snapshot())
     return Tape(path, shown)
 
 
@@ -241,8 +236,10 @@ def test_a_file_of_a_killed_writer_is_over(taped: Tape, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_damaged_files_are_shown_as_far_as_they_go(taped: Tape, tmp_path: Path, seed: int) -> None:
-    """Flipped, cut and added bytes: a refusal in words or a replay, never an exception."""
+def test_damaged_files_are_shown_as_far_as_they_go(
+    taped: Tape, tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Flipped, cut and added bytes: a refusal in words, or rows and a replay, never an exception."""
     rng = random.Random(seed)  # noqa: S311 - dice of a test
     data = bytearray(taped.path.read_bytes())
     for _ in range(rng.choice((1, 3, 30))):
@@ -256,6 +253,11 @@ def test_damaged_files_are_shown_as_far_as_they_go(taped: Tape, tmp_path: Path, 
                 data[index:index] = os.urandom(rng.randrange(1, 200))
     path = tmp_path / "damaged"
     path.write_bytes(data)
+    form = rng.choice(("csv", "jsonl", "openmetrics"))
+    assert main(["dump", str(path), "--format", form, "--every", "10"]) in {0, 2}
+    out, err = capsys.readouterr()
+    assert out or err
+    assert "this is a bug" not in err
     try:
         recording = Recording([path])
     except UsageError:
