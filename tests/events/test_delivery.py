@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,19 +21,14 @@ from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, EventSettings, Watch
 from sparktop.store import SourceKey, Store
 from sparktop.watch.monitor import Monitor
+from tests.events.test_receivers import program
 from tests.watch.monitor_fakes import FakeWays, Sleeper
 
 B = SourceKey.backend("b")
 APPEND = """
 import sys
-open(sys.argv[1], "a").write(sys.stdin.read())
+open(sys.argv[1] + "/got", "a").write(sys.stdin.read())
 """
-
-
-def hook(folder: Path, text: str = APPEND) -> tuple[str, ...]:
-    path = folder / "hook.py"
-    path.write_text(text, encoding="utf-8")
-    return (sys.executable, str(path), str(folder / "got"))
 
 
 def content(folder: Path) -> str:
@@ -75,7 +69,7 @@ async def delivered(settings: EventSettings, store: Store) -> None:
 async def test_a_hook_gets_every_announced_event_and_its_end(tmp_path: Path) -> None:
     """The end of a critical alert passes a filter for critical ones; less severe events do not."""
     store = Store(Watch(backends=(BackendTarget("b", "http://b"),)))
-    settings = EventSettings(severity=Severity.CRITICAL, hook=hook(tmp_path))
+    settings = EventSettings(severity=Severity.CRITICAL, hook=program(tmp_path, APPEND))
     store.note("sweep", "began", Severity.WARNING)
     await delivered(settings, store)
     assert [(one["message"], one["phase"], one["severity"]) for one in got(tmp_path)] == [
@@ -88,7 +82,7 @@ async def test_a_hook_gets_every_announced_event_and_its_end(tmp_path: Path) -> 
 async def test_a_hook_that_fails_is_one_event_and_no_loop(tmp_path: Path) -> None:
     """A failing hook is reported as one event, which is not sent to the hook."""
     store = Store(Watch(backends=(BackendTarget("b", "http://b"),)))
-    settings = EventSettings(severity=Severity.INFO, hook=hook(tmp_path, f"{APPEND}sys.exit(7)"))
+    settings = EventSettings(severity=Severity.INFO, hook=program(tmp_path, f"{APPEND}sys.exit(7)"))
     await delivered(settings, store)
     own = [one.message for one in store.snapshot().events if one.subject == "sparktop"]
     assert len(own) == 1
@@ -102,9 +96,9 @@ async def test_a_hook_that_hangs_delays_the_end_for_a_second_and_is_killed(
 ) -> None:
     """Ending waits a second for a hanging hook, not for its limit, which is an hour here, and kills it."""
     monkeypatch.setattr(Hook.__init__, "__kwdefaults__", {"limit_s": 3600.0})
-    text = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(600)"
+    text = "import os, sys, time; open(sys.argv[1] + '/got', 'w').write(str(os.getpid())); time.sleep(600)"
     store = Store(Watch(backends=(BackendTarget("b", "http://b"),)))
-    task = asyncio.create_task(Delivery(EventSettings(hook=hook(tmp_path, text)), store).run())
+    task = asyncio.create_task(Delivery(EventSettings(hook=program(tmp_path, text)), store).run())
     await asyncio.sleep(0)
     outage(store, 1000)
     await until(lambda: content(tmp_path) != "")
@@ -117,7 +111,7 @@ async def test_a_hook_that_hangs_delays_the_end_for_a_second_and_is_killed(
 @pytest.mark.outside
 async def test_every_monitor_delivers_without_a_screen(tmp_path: Path) -> None:
     """The monitor of headless commands starts the delivery, and stops it at its end."""
-    settings = EventSettings(hook=hook(tmp_path))
+    settings = EventSettings(hook=program(tmp_path, APPEND))
     watch = Watch(backends=(BackendTarget("b", "http://b"),), events=settings)
     store = Store(watch)
     monitor = Monitor(watch, store, ways=FakeWays(), sleep=Sleeper())

@@ -14,10 +14,11 @@ from msgspec.structs import replace
 
 from sparktop.analysis.machines_compared import DIFFER, SETUP, MachinesCompared
 from sparktop.model.event import Finding
-from sparktop.model.node import ClockGap, EngineSetup, NodeIdentity, NodeSample, Rail
+from sparktop.model.node import ClockGap, EngineSetup, MachineSetup, NodeIdentity, NodeSample, Rail
 from sparktop.model.series import HistoryTable
 from sparktop.model.snapshot import BackendView, EngineProcess, NodeHistory, NodeView, Situation
-from tests.findings.study import UNKNOWN, Family
+from tests.findings.study import UNKNOWN, Family, Run
+from tests.known import known
 from tests.machines.trees import PID, read_machine
 
 ENGINE = "glm"
@@ -70,23 +71,26 @@ def judged(machines: Sequence[NodeView], seconds: int = 20) -> list[Finding]:
     return found
 
 
+def _setup(view: NodeView) -> MachineSetup:
+    return known(view.identity.setup)
+
+
+def with_sample(view: NodeView, **changes: Any) -> NodeView:  # noqa: ANN401 - fields of any type
+    """Return a machine with another sample."""
+    return replace(view, sample=replace(known(view.sample), **changes))
+
+
 def with_setup(view: NodeView, **changes: Any) -> NodeView:  # noqa: ANN401 - fields of any type
     """Return a machine with another set-up."""
-    setup = view.identity.setup
-    assert setup is not None
-    return replace(view, identity=replace(view.identity, setup=replace(setup, **changes)))
+    return replace(view, identity=replace(view.identity, setup=replace(_setup(view), **changes)))
 
 
 def _rails(view: NodeView, change: Callable[[Rail], Rail]) -> NodeView:
-    setup = view.identity.setup
-    assert setup is not None
-    return with_setup(view, rails=tuple(change(rail) for rail in setup.rails or ()))
+    return with_setup(view, rails=tuple(change(rail) for rail in _setup(view).rails or ()))
 
 
 def _engines(view: NodeView, change: Callable[[EngineSetup], EngineSetup]) -> NodeView:
-    setup = view.identity.setup
-    assert setup is not None
-    return with_setup(view, engines=tuple(change(one) for one in setup.engines))
+    return with_setup(view, engines=tuple(change(one) for one in _setup(view).engines))
 
 
 def _one_rail(view: NodeView, random: Random, **changes: Any) -> NodeView:  # noqa: ANN401 - fields of any type
@@ -99,33 +103,28 @@ def _variable(view: NodeView, name: str, value: str) -> NodeView:
 
 
 def _port_down(view: NodeView, random: Random) -> NodeView:
-    assert view.sample is not None
     chosen = random.choice(("rocep1s0f0", "roceP2p1s0f0"))
     network = tuple(
         replace(one, up=False, link_bits_per_s=None) if one.name == chosen else one
-        for one in view.sample.network
+        for one in known(view.sample).network
     )
-    down = replace(view, sample=replace(view.sample, network=network))
+    down = with_sample(view, network=network)
     return _rails(down, lambda rail: replace(rail, subnets=()) if rail.name == chosen else rail)
 
 
 def _slow_port(view: NodeView, random: Random) -> NodeView:
-    assert view.sample is not None
     rate = random.choice((25e9, 40e9, 100e9))
     network = tuple(
         replace(one, link_bits_per_s=rate) if one.kind == "rdma" and one.up else one
-        for one in view.sample.network
+        for one in known(view.sample).network
     )
-    return replace(view, sample=replace(view.sample, network=network))
+    return with_sample(view, network=network)
 
 
 def _handover(view: NodeView, random: Random) -> NodeView:
-    assert view.sample is not None
-    total = view.sample.memory.cma_total_bytes
-    assert total is not None
-    free = total + round(random.uniform(0.5, 12.0) * 2**30)
-    memory = replace(view.sample.memory, cma_free_bytes=free)
-    changed = replace(view, sample=replace(view.sample, memory=memory))
+    memory = known(view.sample).memory
+    free = known(memory.cma_total_bytes) + round(random.uniform(0.5, 12.0) * 2**30)
+    changed = with_sample(view, memory=replace(memory, cma_free_bytes=free))
     return with_setup(changed, kho=random.choice(("", "on")))
 
 
@@ -148,9 +147,8 @@ def _gid_kind(view: NodeView, random: Random) -> NodeView:
 
 
 def _clock(view: NodeView, random: Random) -> NodeView:
-    assert view.sample is not None
     gap = ClockGap(random.choice((-1, 1)) * random.uniform(0.9, 400.0), random.uniform(0.001, 0.15))
-    return replace(view, sample=replace(view.sample, clock=gap))
+    return with_sample(view, clock=gap)
 
 
 def _text(view: NodeView, **changes: Any) -> NodeView:  # noqa: ANN401 - fields of any type
@@ -247,8 +245,7 @@ def alike(random: Random, *, moved: bool | None = None) -> list[NodeView]:
     moved = random.random() < 0.2 if moved is None else moved
     cap = random.choice((None, 90.0))
     for place in range(1, number + 1):
-        view = machine(place)
-        assert view.sample is not None
+        view, sample = machine(place), known(machine(place).sample)
         gap = ClockGap(2.0 + random.uniform(-0.2, 0.2), random.uniform(0.0, 3.0))
         gpus = tuple(
             replace(
@@ -257,10 +254,10 @@ def alike(random: Random, *, moved: bool | None = None) -> list[NodeView]:
                 sm_clock_mhz=random.randint(2300, 2515),
                 power_w=random.uniform(30, 45),
             )
-            for one in view.sample.gpus
+            for one in sample.gpus
         )
-        memory = replace(view.sample.memory, cma_free_bytes=random.randrange(8 << 30))
-        view = replace(view, sample=replace(view.sample, clock=gap, gpus=gpus, memory=memory))
+        memory = replace(sample.memory, cma_free_bytes=random.randrange(8 << 30))
+        view = with_sample(view, clock=gap, gpus=gpus, memory=memory)
         view = _text(
             view,
             boot_id=f"{random.getrandbits(64):x}",
@@ -364,21 +361,17 @@ def _passing(random: Random) -> list[Finding]:
     return found
 
 
+def _of_both(name: str, expects: str | None, run: Run) -> tuple[Family, Family]:
+    return Family(name, DIFFER, expects, run), Family(name, SETUP, expects, run)
+
+
 FAMILIES: tuple[Family, ...] = (
     *(_single(key) for key in CHANGES),
     Family("three differences at once", DIFFER, DIFFER, _several),
-    *(
-        Family(
-            "alike, with names, addresses and clocks of their own",
-            kind,
-            None,
-            lambda random: judged(alike(random)),
-        )
-        for kind in (DIFFER, SETUP)
-    ),
-    *(Family("of two makers", kind, None, _makers) for kind in (DIFFER, SETUP)),
-    *(Family("behind a router, not linked", kind, None, _not_linked) for kind in (DIFFER, SETUP)),
+    *_of_both("alike, with names, addresses and clocks of their own", None, lambda dice: judged(alike(dice))),
+    *_of_both("of two makers", None, _makers),
+    *_of_both("behind a router, not linked", None, _not_linked),
     Family("restarting one after the other", DIFFER, None, _passing),
-    *(Family("what differs may not be read", kind, UNKNOWN, _blind) for kind in (DIFFER, SETUP)),
+    *_of_both("what differs may not be read", UNKNOWN, _blind),
     Family("GID tables differ, environment not readable", DIFFER, UNKNOWN, _blind_tables),
 )

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from msgspec import structs
 from msgspec.structs import replace
 
 from sparktop.commands.snapshot import render
@@ -35,9 +34,12 @@ from sparktop.report.tables import groups_table, keep_worst, omission, snapshot_
 from sparktop.report.text_snapshot import render as render_text
 from stage.fleet import RehearsedFleet
 from stage.rehearsal import Rehearsal, RouterPart
+from tests.known import known
 from tests.report.conftest import NOON, full_backend, full_node
 from tests.report.html_page import Page
 
+PLAIN = {"text", "code_inline", "em_open", "em_close", "strong_open", "strong_close"}
+"""Inline markup that reports have themselves."""
 READER = MarkdownIt("gfm-like", {"html": True, "linkify": False})
 HOSTILE = (
     "a|b",
@@ -98,15 +100,7 @@ def test_hostile_names_stay_text(full_snapshot: Snapshot, name: str) -> None:
     backend = replace(full_snapshot.backends[0], name=name)
     event = Event(full_snapshot.taken_at, Severity.INFO, name, name)
     text = text_snapshot.markdown(replace(full_snapshot, backends=(backend,), events=(event,)))
-    assert kinds(text) <= {
-        "text",
-        "text_special",
-        "code_inline",
-        "em_open",
-        "em_close",
-        "strong_open",
-        "strong_close",
-    }
+    assert kinds(text) <= PLAIN | {"text_special"}
     lines = shown(text)
     assert any(line == name or (line.endswith("…") and name.startswith(line[:-1])) for line in lines)
     assert f"12:00:00, info, {name}, {name}" in lines
@@ -156,33 +150,21 @@ def test_hostile_text_is_shown_and_does_nothing(full_snapshot: Snapshot, name: s
     """Whatever a server calls itself is text in a cell: no tag, no attribute, no comment comes of it."""
     usual = Page(html.render(full_snapshot, SCREEN))
     failure = Failure(FailureKind.HTTP, name, 1.0)
-    backend = replace(
-        full_snapshot.backends[0],
-        name=name,
-        model=name,
-        version=name,
-        url=name,
-        nodes=(name,),
-        finished={name: 1.0},
-    )
+    backend = replace(full_snapshot.backends[0], name=name, model=name, version=name, url=name)
+    backend = replace(backend, nodes=(name,), finished={name: 1.0})
     dead = replace(full_snapshot.backends[1], name=name, failure=failure)
-    sample = full_snapshot.nodes[0].sample
-    assert sample is not None
-    odd = structs.replace(
+    sample = known(full_snapshot.nodes[0].sample)
+    odd = replace(
         sample,
-        rails=(structs.replace(sample.rails[0], name=name),),
-        network=(structs.replace(sample.network[0], name=name, errors={name: 1.0}),),
-        gpus=(structs.replace(sample.gpus[0], name=name, throttle_reasons=(name,)),),
+        rails=(replace(sample.rails[0], name=name),),
+        network=(replace(sample.network[0], name=name, errors={name: 1.0}),),
+        gpus=(replace(sample.gpus[0], name=name, throttle_reasons=(name,)),),
     )
     node = replace(full_snapshot.nodes[0], name=name, failure=failure, sample=odd)
     alert = replace(full_snapshot.alerts[0], subject=name, message=name)
     event = Event(full_snapshot.taken_at, Severity.INFO, name, name)
-    page = Page(
-        html.render(
-            replace(full_snapshot, backends=(backend, dead), nodes=(node,), alerts=(alert,), events=(event,)),
-            SCREEN,
-        )
-    )
+    shown = replace(full_snapshot, backends=(backend, dead), nodes=(node,), alerts=(alert,), events=(event,))
+    page = Page(html.render(shown, SCREEN))
     assert name in page.cells
     page.assert_shaped_as(usual)
     new = {value for _, value in page.attributes} - {value for _, value in usual.attributes}
