@@ -322,27 +322,34 @@ def judge_standstill(standstill: Standstill) -> Progress:
     return Progress.STUCK if standstill.ranks_apart is not None else _judge_by_work(standstill)
 
 
+def limits_s(standstill: Standstill) -> tuple[float | None, float | None]:
+    """Return the seconds without progress until an engine is suspected, and until it is called stuck.
+
+    None: never, by what is known of it now.
+    """
+    if not standstill.has_answered or standstill.excuse is not None:
+        return None, None
+    busy_link = standstill.rdma_mb_per_s is not None and standstill.rdma_mb_per_s > _RDMA_BUSY_MB_PER_S
+    works = busy_link or standstill.core_busy or any(gpu.is_busy for gpu in standstill.gpus)
+    if works or (standstill.unexplained_s is not None and works_in_part(standstill)):
+        return LONGEST_STEP_S, None
+    if are_all_quiet(standstill):
+        return QUIET_S
+    return BLIND_S if standstill.counts_steps else (None, None)
+
+
 def _judge_by_work(standstill: Standstill) -> Progress:
     """Return what a standstill means by the work of GPUs, links and cores."""
-    seconds = standstill.seconds
-    busy_link = standstill.rdma_mb_per_s is not None and standstill.rdma_mb_per_s > _RDMA_BUSY_MB_PER_S
-    if busy_link or standstill.core_busy or any(gpu.is_busy for gpu in standstill.gpus):
-        return Progress.LONG_STEP if seconds < LONGEST_STEP_S else Progress.SUSPECT
-    quiet = are_all_quiet(standstill)
-    if standstill.unexplained_s is not None and works_in_part(standstill):
-        return Progress.LONG_STEP if seconds < LONGEST_STEP_S else Progress.SUSPECT
-    if not quiet and not standstill.counts_steps:
+    suspected_s, stuck_s = limits_s(standstill)
+    seconds, unexplained_s = standstill.seconds, standstill.unexplained_s
+    if suspected_s is None:
         return Progress.STILL if seconds >= BLIND_S[0] else Progress.MOVING
-    unexplained_s = seconds if standstill.unexplained_s is None else min(seconds, standstill.unexplained_s)
-    return _judge_by_time(unexplained_s, QUIET_S if quiet else BLIND_S)
-
-
-def _judge_by_time(seconds: float, limits_s: tuple[float, float]) -> Progress:
-    """Return what a standstill of `seconds` means; `limits_s` are those of suspected and stuck."""
-    suspected, stuck = limits_s
-    if seconds >= stuck:
+    if stuck_s is None:
+        return Progress.LONG_STEP if seconds < suspected_s else Progress.SUSPECT
+    seconds = seconds if unexplained_s is None else min(seconds, unexplained_s)
+    if seconds >= stuck_s:
         return Progress.STUCK
-    return Progress.SUSPECT if seconds >= suspected else Progress.STILL
+    return Progress.SUSPECT if seconds >= suspected_s else Progress.STILL
 
 
 def are_all_quiet(standstill: Standstill) -> bool:

@@ -161,7 +161,8 @@ def _standstill_verdict(snapshot: Snapshot) -> Summary | None:
     _, name, progress = max(standing, key=lambda entry: entry[:2])
     has_figures = any(map(str.isdigit, progress.why))  # these change with each sample
     sentence = progress.fact if has_figures else progress.sentence
-    return Summary(Severity.INFO, f"{name}: {sentence}", f"{name}: {progress.fact}", key="z", subject=name)
+    short = f"{name}: no progress for {progress.seconds:.0f} s"
+    return Summary(Severity.INFO, f"{name}: {sentence}", short, key="z", subject=name)
 
 
 def _verdict_without_alert(snapshot: Snapshot) -> Summary:

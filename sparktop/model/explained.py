@@ -71,8 +71,8 @@ STATES: Mapping[BackendState, Explained] = {
         "N asks NCCL for the rank that lags (engines over several machines); then restart the engine",
     ),
     BackendState.SUSPECT: Explained(
-        "it holds requests, but no progress for 1 minute (5 without a view of the GPUs); its panel "
-        "says since when",
+        "it holds requests, but no progress for 1 minute while its GPUs are idle (5 minutes where sparktop "
+        "does not see the GPUs; 15 in a long step); its panel says since when",
         "N asks NCCL which rank lags; watch its machines, so that a long step is no hang",
     ),
     BackendState.STILL: Explained(
@@ -99,7 +99,8 @@ STATES: Mapping[BackendState, Explained] = {
     BackendState.BUSY: Explained(
         f"at least {100 * _STATE.busy_share:.0f} % of its slots run (of slots not known, "
         f"{_STATE.busy_running:.0f} requests) now or in the mean of {_WINDOW}, requests wait, its GPU is at "
-        "work 80 % of the time or more, or it is limited by bandwidth, compute, CPU, power or network",
+        "work 80 % of the time or more, or it is limited by bandwidth, compute, CPU, power or network; long "
+        "step: no progress, but a GPU, link or CPU core of it works: an alert follows after 15 minutes only",
     ),
     BackendState.BORED: Explained(
         f"it has requests, or had some in {_WINDOW}, but fewer than a busy server",

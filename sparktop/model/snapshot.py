@@ -526,6 +526,12 @@ class BackendView(Struct, frozen=True, eq=False):
         return self.in_sweep and self.state in _FULL
 
     @property
+    def state_word(self) -> str:
+        """The state; "long step" for a server that is busy without progress."""
+        is_long = self.state is BackendState.BUSY and self.progress is not None
+        return self.progress.word.value if self.progress is not None and is_long else self.state.value
+
+    @property
     def is_state_past(self) -> bool:
         """Whether the state is one of the last `state_window_s`, not of this moment.
 
@@ -539,8 +545,8 @@ class BackendView(Struct, frozen=True, eq=False):
     def state_text(self) -> str:
         """The state; "queueing lately" where it is past, "queueing (sweep)" where a sweep causes it."""
         if self.is_full_by_sweep:
-            return f"{self.state.value} (sweep)"
-        return f"{self.state.value} lately" if self.is_state_past else self.state.value
+            return f"{self.state_word} (sweep)"
+        return f"{self.state_word} lately" if self.is_state_past else self.state_word
 
 
 class NodeHistory(Struct, frozen=True):

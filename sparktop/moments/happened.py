@@ -61,7 +61,7 @@ _LEAST_STANDARD_ERRORS = 3.0
 """A change must exceed so many standard errors of the two means."""
 _LEAST_VALUES = 3
 """A standard deviation of fewer values says nothing."""
-_STATE_KINDS = ("state", "unreachable", "stuck", "blocked", "paused")
+_STATE_KINDS = ("state", "unreachable", "stuck", "paused")
 """Kinds of events that say what a server's state became."""
 _STANDING = frozenset(
     (BackendState.UNREACHABLE, BackendState.STUCK, BackendState.SUSPECT, BackendState.STILL)
@@ -337,7 +337,8 @@ def _lines_of_span(moment: Moment) -> list[Line]:
 
     A standstill that became an alert is told by the alert alone, which holds since the same time.
     """
-    told_at = defaultdict[str, list[datetime]](list, {SWEEP: [sweep.start for sweep in moment.sweeps]})
+    sweep_times = [time for sweep in moment.sweeps for time in (sweep.start, sweep.end) if time is not None]
+    told_at = defaultdict[str, list[datetime]](list, {SWEEP: sweep_times})
     for event in moment.events:
         if event.kind == "stuck":
             told_at[event.subject].append(event.since)
@@ -351,10 +352,11 @@ def _lines_of_span(moment: Moment) -> list[Line]:
     ]
     lines = [*map(_event_line, events), *_lines_without_event(moment)]
     lines += [Line(at, "mark", word or "mark", "mark") for at, word in moment.marks]
-    lines += [
-        Line(sweep.start, SWEEP, sweep.words, SWEEP, until=sweep.end, is_cause=True)
-        for sweep in moment.sweeps
-    ]
+    for sweep in moment.sweeps:
+        ends = () if sweep.end is None else (sweep.end,)
+        told = [event for event in moment.events if event.subject == SWEEP and _is_near(event.since, ends)]
+        words, severity = (told[-1].message, told[-1].severity) if told else (sweep.words, Severity.INFO)
+        lines.append(Line(sweep.start, SWEEP, words, SWEEP, severity, sweep.end, is_cause=True))
     lines += [
         Line(start, "recording", "no readings", "no readings", Severity.WARNING, end)
         for start, end in moment.gaps

@@ -297,7 +297,7 @@ class MomentBuilder:
             self._add_latencies(snapshot.taken_at.timestamp(), backend)
         if snapshot.taken_at >= self._detail:
             for backend in snapshot.backends:
-                self._states[backend.name][backend.state.value] += 1
+                self._states[backend.name][backend.state_word] += 1
             for node in snapshot.nodes:
                 self._add_speed(node, snapshot.taken_at)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import pairwise
+from math import inf
 from statistics import fmean, median
 from typing import Any
 
@@ -237,7 +238,7 @@ _FEW = 8
 _LINES = "Lines at events: ▲ warning, ✖ critical, M mark; pale lines: others."
 _DEFINITIONS = (
     "Min, Mean, Max: over all readings, of which a server has none while it does not answer.",
-    "Last: at the end; –: unknown. Times are UTC.",
+    "Last: the newest; –: unknown. Token rates cover a second each, those of a snapshot 10 s. Times are UTC.",
     "TTFT and ITL are estimates within a bucket of the server's histogram, or its first or last bound.",
 )
 _BALANCE_DEFINITION = "Verdicts on balance cover the time window before them; see each rule's tests."
@@ -345,15 +346,24 @@ def _unjudged_words(moment: Moment) -> list[str]:
 
 
 def _rate_words(moment: Moment) -> list[str]:
-    """Return the mean rate of all servers in words; one that stops answering adds nothing meanwhile."""
-    generation = next(figure for figure in FIGURES if figure.name == "generation_tps")
+    """Return the mean rate of all servers in words; one that stops answering adds nothing meanwhile.
+
+    Without any figure of a time it did not answer; where its rate alone is unknown, that time is left out.
+    """
+    of_servers = {figure.name: figure for figure in FIGURES if figure.of == BACKEND}
     means, was_silent = [], False
     for name in _all_names(moment, BACKEND):
-        points = moment.points_between(generation, name, moment.detail, moment.end)
-        values = [point.value for point in points]
-        first_known = next((index for index, value in enumerate(values) if value is not None), None)
-        means += [] if first_known is None else [fmean(value or 0.0 for value in values[first_known:])]
-        was_silent = was_silent or (first_known is not None and None in values[first_known:])
+        points = {
+            field: moment.points_between(figure, name, moment.detail, moment.end)
+            for field, figure in of_servers.items()
+        }
+        known = {point.at for each in points.values() for point in each if point.value is not None}
+        rates = points["generation_tps"]
+        first_at = next((point.at for point in rates if point.value is not None), inf)
+        counted = [point for point in rates if point.at >= first_at]
+        values = [point.value or 0.0 for point in counted if point.value is not None or point.at not in known]
+        means += [fmean(values)] if values else []
+        was_silent = was_silent or any(point.at not in known for point in counted)
     silence = " (a server that does not answer counts as 0)" if was_silent else ""
     return [f"{cell.rate(sum(means))} tok/s on average{silence}"] if means else []
 

@@ -11,10 +11,8 @@ from msgspec.structs import replace
 
 from sparktop.analysis.speed_state import is_gb10
 from sparktop.analysis.stall import (
-    BLIND_S,
     FACT_S,
     GB10_POWER_W,
-    QUIET_S,
     GpuWork,
     Standstill,
     engine_cpu,
@@ -22,6 +20,7 @@ from sparktop.analysis.stall import (
     excuse_of,
     full_core_percent,
     judge_standstill,
+    limits_s,
     power_limits,
     rdma_mb_per_s,
     reason_of_standstill,
@@ -364,7 +363,7 @@ def _figures_behind(
 
     `wait_limit_s` is the limit of requests that only wait; None if they run.
     """
-    view, (suspect_s, stuck_s) = track.view, QUIET_S if standstill.gpus else BLIND_S
+    view, (suspect_s, stuck_s) = track.view, limits_s(standstill)
     # Of one GPU, that which draws most: figures of several machines would be those of none.
     hardest = max(now, key=lambda gpu: gpu.power_w or 0.0, default=GpuWork())
     return {

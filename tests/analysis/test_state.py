@@ -125,7 +125,9 @@ def test_a_long_step_is_busy_and_a_standstill_is_neither_busy_nor_bored() -> Non
     running = LoadFigures(seen=True, running=1.0, running_mean=1.0, slots=48)
     assert backend_state(running, LIMITS).state is Is.BORED
     long_step = ProgressView(Progress.LONG_STEP, 30.0, "GPU works")
-    assert backend_state(replace(running, progress=long_step), LIMITS).state is Is.BUSY
+    busy = backend_state(replace(running, progress=long_step), LIMITS).state
+    view = BackendView("a", "http://a", "g", state=busy, progress=long_step)
+    assert (busy, view.state_text) == (Is.BUSY, "long step")
     still = backend_state(replace(running, progress=ProgressView(Progress.STILL, 12.0, "")), LIMITS)
     assert (still.state, still.rule) == (Is.STILL, "nothing has moved for 12 s")
 

@@ -235,6 +235,21 @@ def test_one_cause_has_one_line() -> None:
     assert lines[0].until == at(70)
 
 
+def test_a_sweep_has_one_line_with_what_its_end_told() -> None:
+    """Its events are in its line, which is as severe as its end."""
+    told = [event(second, "x", "sweep", message=words) for second, words in ((5, "started"), (65, "stopped"))]
+    shown = replace(moment(*told), sweeps=(SweepSpan(at(5), at(65), "quick"),))
+    (line,) = what_happened(shown)[0]
+    assert (line.words, line.severity, line.until) == ("stopped", told[1].severity, at(65))
+
+
+def test_a_state_is_told_beside_an_alert_that_does_not_name_it() -> None:
+    """That requests wait and none runs is an alert; that the state became "no progress" is a change."""
+    change = FactChange(at(20), "a", "state", "queueing", "no progress")
+    lines, _ = what_happened(replace(moment(event(20, "blocked", phase=Phase.BEGIN)), changes=(change,)))
+    assert [line.words for line in lines][-1] == "state: queueing → no progress"
+
+
 def test_a_condition_begins_before_it_is_told() -> None:
     """An alert of an outage comes after some polls; its line and its duration name one beginning."""
     end = event(60, "unreachable", phase=Phase.END, message="answers again after 48 s")

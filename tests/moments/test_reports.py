@@ -21,7 +21,7 @@ from sparktop.model.balance import Balance
 from sparktop.model.event import Alert, Event, Severity
 from sparktop.model.snapshot import Snapshot
 from sparktop.moments import moment as reading
-from sparktop.moments.moment import Moment, SweepSpan, moment_of
+from sparktop.moments.moment import Moment, Point, SweepSpan, moment_of
 from sparktop.moments.report import FORMATS, moment_report
 from sparktop.recording.frames import FrameReader, FrameWriter, Record, RecordKind, encode
 from sparktop.recording.past import PastPicture
@@ -139,6 +139,22 @@ def test_a_balance_that_was_never_judged_is_named_with_the_reason(moment: Moment
     words = f"balance of `proxy`: {Balance('proxy', ()).title} ({why})"
     assert words in " ".join(moment_report(young, "md", Privacy()).split())
     assert "balance of `" not in moment_report(moment, "md", Privacy())
+
+
+@pytest.mark.parametrize("running", [2.0, None])
+def test_a_server_whose_rate_is_unknown_while_it_answers_is_not_called_silent(
+    moment: Moment, running: float | None
+) -> None:
+    """Only without any figure it did not answer, and adds 0; else that time is left out of the mean."""
+    at = moment.detail.timestamp()
+    rates = (Point(at, 10.0), Point(at + 1, None))
+    series = {
+        ("backend", "a", "generation_tps"): rates,
+        ("backend", "a", "running"): (Point(at, 2.0), Point(at + 1, running)),
+    }
+    line = moment_report(replace(moment, series=series), "md").splitlines()[2]
+    silent = "5.0 tok/s on average (a server that does not answer counts as 0);"
+    assert (silent if running is None else "10.0 tok/s on average;") in line
 
 
 def hostile_moment(names: Sequence[str], snapshot: Snapshot) -> Moment:

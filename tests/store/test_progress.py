@@ -146,6 +146,8 @@ def test_a_long_step_is_a_fact_and_an_event() -> None:
     """GPUs that work are never a suspicion in 3 minutes; the pause is logged with its reason."""
     world = Hanging().run(20, HELD, WORKING, moving=True).run(180, HELD, WORKING)
     assert world.word is Progress.LONG_STEP
+    assert world.server.progress is not None
+    assert world.server.progress.evidence["limit_s"] == 900.0
     assert world.server.state is BackendState.QUEUEING
     works = "GPU works: load 96 % at 46 W, 2405 MHz"
     assert f"long step: no progress for 180 s ({works})" in world.server.state_rule
