@@ -142,9 +142,12 @@ async def scraping(found: Pages, folder: Path, start: Start = configured_prometh
 
 
 async def look_until(
-    feed: PrometheusFeed, store: Store, done: Callable[[Store], bool], *, most: int = 80
+    feed: PrometheusFeed, store: Store, done: Callable[[Store], bool], *, most: int = 500
 ) -> None:
-    """Query until `done`, at most `most` times."""
+    """Query until `done`, at most `most` times.
+
+    On a busy machine scrapes are late or fail: what holds between two of them is asked for here, too.
+    """
     for _ in range(most):
         await feed.query()
         if done(store):
