@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from pathlib import Path
 
 import pytest
 from textual.app import App
 
-from tests.conftest import NotPureError
+from tests.conftest import Guard, NotPureError
 
 must_fail = pytest.mark.xfail(raises=NotPureError, strict=True, reason="not pure")
 
@@ -48,6 +49,21 @@ async def test_what_stays_inside_is_pure(tmp_path: Path) -> None:
     await asyncio.sleep(0.001)
     read = asyncio.to_thread((tmp_path / "file").read_text, encoding="utf-8")
     assert await asyncio.wait_for(read, timeout=30) == "kept"
+
+
+def test_what_an_earlier_test_left_behind_is_not_held_against_this_one() -> None:
+    """On a busy machine a thread that reads a machine may start its program only now."""
+    guard, is_next = Guard(), threading.Event()
+
+    def read_late() -> None:
+        is_next.wait()
+        guard.forbid("subprocess.Popen")
+
+    left_behind = threading.Thread(target=read_late)
+    left_behind.start()
+    with guard.holding():
+        is_next.set()
+        left_behind.join()
 
 
 def test_the_files_of_tests_of_whole_programs_name_their_mark() -> None:
