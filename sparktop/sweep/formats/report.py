@@ -399,7 +399,7 @@ def sections(
                 left.append(f"{where}: {left_words(level)}; {level.left.requests} in flight, {received}")
             if level.beside is not None:
                 answered = f"{level.beside.arrived} long prompts answered, {level.beside.failed} failed"
-                slowed.append(f"{where}: {beside_words(level)}; {answered}")
+                slowed.append(f"{where}: {beside_words(level, code)}; {answered}")
     lists = {
         "Loads that were tried": tried_items(result),
         "When clients hang up": left,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -78,8 +79,8 @@ def _mark_words(reason: Validity, level: LevelResult) -> tuple[str, str]:
         also = "ITL" if reason.itl else ""
         return ttft_error_words(reason.ttft_percent, also), "times inexact" if also else "TTFT inexact"
     warning = WARNINGS.get(reason.code)
-    if warning is None:
-        return reason.code.replace("_", " "), ""
+    if warning is None:  # of another version's file: the words of its code, no markup
+        return " ".join(re.findall(r"[^\W_]+", reason.code)), ""
     waited_for = None if level.limited_by is None else _WAITED_FOR.get(level.limited_by.kind)
     if reason.code == QUEUE_LIMITED and waited_for is not None:
         return f"{warning.word} for {waited_for}", waited_for

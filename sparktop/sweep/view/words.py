@@ -455,7 +455,7 @@ def _is_level_alike(level: ComparedLevel) -> bool:
     return outcome(level) is Outcome.OPEN and not level.beats and round(level.percent or 0.0) == 0
 
 
-def _experiment_sentences(target: TargetResult) -> Iterator[str]:
+def _experiment_sentences(target: TargetResult, quote: Name) -> Iterator[str]:
     """Yield how long servers go on after a hang-up, where that is longest, and what long prompts did.
 
     For example "at c = 4 it goes on for 5.1 to 6.1 s after its clients hang up and generates 310 tokens
@@ -467,9 +467,9 @@ def _experiment_sentences(target: TargetResult) -> Iterator[str]:
     if hung_up:
         _, worst = max(hung_up, key=lambda pair: pair[0])
         yield f"at {worst.point.label} it {left_words(worst)}"
-    slowed = [f"at {level.point.label} {beside_words(level)}" for level in levels if level.beside is not None]
+    slowed = [level for level in levels if level.beside is not None]
     if slowed:
-        yield "; ".join(slowed)
+        yield "; ".join(f"at {level.point.label} {beside_words(level, quote)}" for level in slowed)
 
 
 def left_words(level: LevelResult) -> str:
@@ -491,16 +491,16 @@ def left_words(level: LevelResult) -> str:
     return f"{words} and generates {tokens} for nobody"
 
 
-def beside_words(level: LevelResult) -> str:
+def beside_words(level: LevelResult, quote: Name = str) -> str:
     """Return what long prompts did to the requests of a level; "" if none were sent.
 
-    The gaps are means over the runs.
+    The gaps are means over the runs. `quote` marks up the server's own words.
     """
     beside = level.beside
     if beside is None:
         return ""
     if not beside.arrived:
-        why = f": {beside.error}" if beside.error else ""
+        why = f": {quote(beside.error)}" if beside.error else ""
         return f"no prompt of {beside.prompt_tokens:,} tokens was answered{why}"
     short = short_tokens(beside.prompt_tokens)
     length = short if short.endswith("k") else f"{beside.prompt_tokens:,}-token"
@@ -580,7 +580,7 @@ def _answer_so_far(result: SweepResult, compared: Topologies | None, name: Name)
     experiments = [
         words if len(result.targets) == 1 else f"{name(target.name)}: {words}"
         for target in result.targets
-        for words in _experiment_sentences(target)
+        for words in _experiment_sentences(target, name)
     ]
     searched = [*capacity_sentences(result, name), *slo_sentences(result, name)]
     first = "; ".join(experiments or searched) or next(depth_sentences(result, name), "")

@@ -19,7 +19,7 @@ from sparktop.sweep.formats.report import sweep_markdown
 from sparktop.sweep.formats.written import repeat_command
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.sweep.plan.presets import find_preset, make_plan
-from sparktop.sweep.result.results import BesideResult, LevelResult, Requests, SweepResult
+from sparktop.sweep.result.results import BesideResult, LevelResult, Requests, SweepResult, Validity
 from sparktop.sweep.run.validity import LevelFacts, judge
 from sparktop.sweep.view.result import stored_source
 from sparktop.sweep.view.words import beside_words, headline
@@ -115,6 +115,17 @@ def test_words_say_how_certain_it_is(found: BesideResult, words: str) -> None:
     """A difference has its interval, single runs have none, and what was not measured is unknown."""
     assert beside_words(LevelResult(concurrency=1, beside=found)) == words
     assert beside_words(LevelResult(concurrency=1)) == ""
+
+
+def test_words_of_a_file_are_no_markup() -> None:
+    """The server's error on a long prompt is quoted, the code of an unknown warning is its words alone."""
+    refused = BesideResult(prompt_tokens=32768, failed=1, error="**too** <long>")
+    doubt = Validity(code="odd_<b>*code*", message="seen")
+    level = made_level().model_copy(update={"beside": refused, "validity": (doubt,)})
+    text = sweep_markdown(made_sweep(("a", [level])))
+    assert "was answered: `**too** <long>`" in text
+    assert text.count("**too**") == text.count("`**too** <long>`")
+    assert "odd b code: seen" in text
 
 
 def test_short_requests_that_fail_beside_long_prompts_are_a_warning() -> None:
