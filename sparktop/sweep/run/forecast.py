@@ -9,6 +9,7 @@ from itertools import pairwise
 from statistics import fmean
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from sparktop.graphics.numbers import duration_words, range_words
 from sparktop.model.instant import TimeRange
@@ -307,7 +308,7 @@ class Forecast(Struct, frozen=True):
     fills_slots: bool = False
     """Whether the last of them is as many requests as the servers run at once."""
     refused: str = ""
-    """Which lengths will be left out, see `beyond_contexts`."""
+    """What the servers will not take, see `beyond_contexts`."""
 
 
 def forecast(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | None = None) -> Forecast:
@@ -315,8 +316,15 @@ def forecast(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | No
 
     `snapshot` has the watched servers, which say how many requests they run at once.
     """
-    refused = "" if snapshot is None else beyond_contexts(plan, snapshot)[0]
-    plan = plan if snapshot is None else without_refused(plan, snapshot)
+    if snapshot is None or plan.capacity is not None:  # a search takes conversations that fit
+        return _forecast_of(plan, results, snapshot)
+    refused, is_all = beyond_contexts(plan, snapshot)
+    expected = _forecast_of(without_refused(plan, snapshot), results, snapshot)
+    return replace(expected, refused=f"nothing can be measured: {refused}" if is_all else refused)
+
+
+def _forecast_of(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | None) -> Forecast:
+    """Return the forecast of a plan all of whose levels are made, as `forecast` does."""
     if plan.capacity is not None:
         levels, seconds = MOST_SEARCH_RUNS * len(plan.targets), most_seconds(plan)
         return Forecast("for the search", levels, TimeRange(seconds / 3, seconds))
@@ -351,7 +359,6 @@ def forecast(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot | No
         at_least=plan.searches or plan.more_runs or bool(limits),
         higher=() if highest is None else tuple(doublings(max(plan.concurrency), highest)),
         fills_slots=highest is not None and highest < (plan.climb_to or 0),  # else the plan sets the limit
-        refused=refused,
     )
 
 
@@ -414,8 +421,11 @@ def _duration_source(plan: Plan, earlier: Mapping[str, EarlierSweep | None]) -> 
     return f"{source} your sweep{'s' if len(times) > 1 else ''} of {when}"
 
 
-def pieces(expected: Forecast) -> tuple[str, str, str]:
-    """Return a forecast as three texts to display: number of requests, number of tokens, duration."""
+def pieces(expected: Forecast) -> tuple[str, ...]:
+    """Return a forecast as texts: number of requests, number of tokens, duration, what servers will not take.
+
+    The last is left out where nothing of the kind is known.
+    """
     least = "at least " if expected.at_least else ""
     warm = f" and {expected.warm_ups:,} to warm up" if expected.warm_ups else ""
     noun = "request" if expected.requests == 1 else "requests"
@@ -425,7 +435,7 @@ def pieces(expected: Forecast) -> tuple[str, str, str]:
     tokens = "how many tokens is not known before"
     if expected.prompt_tokens is not None and expected.output_tokens is not None:
         tokens = f"{expected.prompt_tokens:,} prompt and {expected.output_tokens:,} output tokens"
-    return f"{requests}{warm}", tokens, "; ".join(filter(None, (_time_words(expected), expected.refused)))
+    return (f"{requests}{warm}", tokens, _time_words(expected), *filter(None, (expected.refused,)))
 
 
 def _time_words(expected: Forecast) -> str:

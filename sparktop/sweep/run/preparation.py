@@ -392,8 +392,13 @@ def beyond_context(plan: Plan, length: int, views: Iterable[BackendView], depth:
 def beyond_contexts(plan: Plan, snapshot: Snapshot) -> tuple[str, bool]:
     """Return (which lengths will be left out, by what their servers report; whether these are all).
 
-    It is ("", False) if none is known, and where the largest length that fits is searched for.
+    Of recorded traffic it is how many requests are too long. It is ("", False) if none is known, and where
+    the largest length that fits is searched for.
     """
+    if plan.trace is not None:
+        contexts = [reported_context(_server_views(target, snapshot), ()) for target in plan.targets]
+        named = zip(plan.targets, map(plan.trace.too_long, contexts), strict=True)
+        return next((f"{clean(target.name, 64)}: {words}" for target, words in named if words), ""), False
     reasons = _refusals(plan, snapshot)
     known = [reason for _, reason in reasons if reason is not None]
     if plan.longest or not known:
@@ -405,7 +410,7 @@ def beyond_contexts(plan: Plan, snapshot: Snapshot) -> tuple[str, bool]:
 def without_refused(plan: Plan, snapshot: Snapshot) -> Plan:
     """Return the plan without the lengths and contexts that all servers refuse, see `beyond_contexts`."""
     fitting = [level for level, reason in _refusals(plan, snapshot) if reason is None]
-    if plan.longest or not fitting:
+    if plan.longest or plan.trace is not None or not fitting:
         return plan
     fitting_lengths, fitting_depths = {length for length, _ in fitting}, {depth for _, depth in fitting}
     return replace(

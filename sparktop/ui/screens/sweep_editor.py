@@ -669,8 +669,8 @@ class SweepEditor(Dialog[Draft]):
         cost = self.query_one("#cost", Static)
         cost.display = plan is not None
         if plan is not None:
-            requests, tokens, time = pieces(forecast(plan, self._known, self._snapshot))
-            cost.update(Text(f"{requests} · {tokens}\n{time}"))
+            requests, tokens, *lines = pieces(forecast(plan, self._known, self._snapshot))
+            cost.update(Text("\n".join((f"{requests} · {tokens}", *lines))))
         self.query_one("#wrong", Problem).report(_why_not_startable(problems) if problems else None)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:

@@ -8,8 +8,10 @@ A server that changes while a search measures it is said to, and nothing is call
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +30,8 @@ from sparktop.sweep.plan.capacity import (
 )
 from sparktop.sweep.plan.conversations import ConversationPreset, Draw
 from sparktop.sweep.plan.plan import Capacity, Plan, SweepTarget
+from sparktop.sweep.plan.presets import find_preset, make_plan
+from sparktop.sweep.plan.traces import TraceChoice, read_replay
 from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.run.capacity import JudgedRun, capacity_answer, drift_of
 from sparktop.sweep.run.forecast import forecast, pieces, plan_line
@@ -150,8 +154,34 @@ def test_what_no_server_takes_is_known_before(
     snapshot = Snapshot(datetime.now(UTC), 1.0, 1.0, 2.0, backends=(view,))
     words = refused.format("spark-a takes at most 4,096 tokens a request; ")
     assert beyond_contexts(plan, snapshot) == (words, is_all)
-    for said in (plan_line(plan, (), snapshot), pieces(forecast(plan, (), snapshot))[2]):
-        assert said.endswith(f"; {words}" if words else ")")
+    line, texts = plan_line(plan, (), snapshot), pieces(forecast(plan, (), snapshot))
+    assert texts[3:] == ((f"nothing can be measured: {words}" if is_all else words,) if words else ())
+    assert line.endswith("; ".join(texts))
+
+
+def test_conversations_and_traces_beyond_a_context_are_known_before(tmp_path: Path) -> None:
+    """Their forecasts say so, too: what no server takes, and how many requests it will refuse."""
+    view = BackendView("spark-a", "http://127.0.0.1:1", "g", max_model_len=4_096)
+    snapshot = Snapshot(datetime.now(UTC), 1.0, 1.0, 2.0, backends=(view,))
+    agents = make_plan(find_preset("quick") | SweepSpec(agents=(1,), workload="rag"), TARGETS)
+    path = tmp_path / "day.jsonl"
+    lengths = (100, 5_000, 100)
+    rows = [
+        {"timestamp": 20 * index, "input_length": length, "output_length": 4, "hash_ids": []}
+        for index, length in enumerate(lengths)
+    ]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    replayed = read_replay(TraceChoice(str(path)))
+    trace = make_plan(find_preset("quick") | SweepSpec(trace=str(path)), TARGETS, replay=replayed)
+    for plan, words in (
+        (
+            agents,
+            "nothing can be measured: spark-a takes at most 4,096 tokens a request; ",
+        ),
+        (trace, "spark-a: 1 of 3 requests of day.jsonl are longer than its context of 4,096 tokens"),
+    ):
+        assert pieces(forecast(plan, (), snapshot))[3].startswith(words)
+        assert len(pieces(forecast(plan, (), replace(snapshot, backends=())))) == 3
 
 
 def test_a_forecast_leaves_out_what_no_server_takes() -> None:
