@@ -158,6 +158,10 @@ class Alert(Struct, frozen=True):
     """Time since when `worst` is its highest severity, UTC; None where that is not known."""
 
 
+_LATE_S = 20.0
+"""A beginning that was noticed so many seconds later is not dated without saying so."""
+
+
 class Event(Struct, frozen=True):
     """An event in the log on the screen, such as an alert that began or a server that restarted."""
 
@@ -192,6 +196,12 @@ class Event(Struct, frozen=True):
         """The time of what it tells: that of its end, else that since when the condition holds."""
         held_s = 0.0 if self.phase is Phase.END else self.duration_s or 0.0
         return self.at - timedelta(seconds=held_s)
+
+    @property
+    def dated_message(self) -> str:
+        """The message for a place beside `since`: its figures are of `at`, which it says if that is later."""
+        late_s = self.duration_s if self.phase is Phase.BEGIN and self.count == 1 else None
+        return self.message if (late_s or 0.0) < _LATE_S else f"{self.message} (known {late_s:.0f} s later)"
 
     @property
     def counted(self) -> str:

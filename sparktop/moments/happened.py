@@ -410,7 +410,7 @@ def _event_line(event: Event) -> Line:
     return Line(
         event.since - counted_s,
         event.subject,
-        event.message,
+        event.dated_message,
         label,
         event.severity,
         event.since if counted_s else None,

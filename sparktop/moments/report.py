@@ -489,7 +489,7 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
     head = [f"**{clock(when)} {headline}**"]
     if main_event is not None and abs(when - at) >= _APART:
         which = "event of the minute from then on" if when > at else "condition that held then"
-        named = f"{which}, {code(main_event.subject)}: {_message(main_event.message)}"
+        named = f"{which}, {code(main_event.subject)}: {_message(main_event.dated_message)}"
         head.append(f"Asked for {clock(at)}; the weightiest {named}, divides the figures at {clock(when)}.")
     yield Section(paragraphs=tuple(head))
     yield _around_section(moment, seen)
@@ -499,7 +499,7 @@ def around_sections(moment: Moment, at: datetime) -> Iterator[Section]:
 def _main_event_section(moment: Moment, event: Event) -> Section:
     """Return a table of the figures that moved from the minute before an event to the minute after it."""
     since = event.since
-    words = f"At {_time_words(moment, since)} {code(event.subject)}: {_message(event.message)}"
+    words = f"At {_time_words(moment, since)} {code(event.subject)}: {_message(event.dated_message)}"
     return _around_section(moment, compare_minutes(moment, since), (words,))
 
 

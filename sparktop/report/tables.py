@@ -512,7 +512,7 @@ def events(snapshot: Snapshot, most: int) -> Table:
         figure("time", lambda event: cell.time_of(event.since)),
         word("", lambda event: event.severity.value),
         name("about", lambda event: event.subject),
-        name("what", lambda event: event.message, _LONG),
+        name("what", lambda event: event.dated_message, _LONG),
     )
 
 

@@ -208,7 +208,7 @@ def _entry(event: Alert | Event) -> _EventEntry:
         return [sign, (f"{event.subject}: ", "title")], event.message, role, (since, *_of_now(values))
     # The last values of what has ended are from before the end, and would contradict it.
     head: Row = [sign, label(f"{_time_of_day(event.since)} "), (f"{event.subject}: ", "text")]
-    return head, event.message, "muted", () if event.phase is Phase.END else values
+    return head, event.dated_message, "muted", () if event.phase is Phase.END else values
 
 
 def _of_now(values: Sequence[str]) -> Iterator[str]:
