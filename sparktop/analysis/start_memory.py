@@ -308,7 +308,7 @@ class StartMemoryRule:
                 room = replace(room, before_drop_bytes=room.free_bytes)
                 verb, need, own_bytes = _rest_of_start(about, need, room, highest)
         fit = fit_of(need, room, held_bytes=own_bytes, was_short=name in self._short)
-        return replace(fit, line=f"{verb} {fit.line}")
+        return replace(fit, line=f"{verb} {'fits: ' if fit.kind is FITS else ''}{fit.line}")
 
     def _wake_need(self, machine: str, about: StartMemory | None, room: Room, held: int) -> Need:
         awake, basis = self._awake.get(machine, (0, 0))[1], "what it held awake"

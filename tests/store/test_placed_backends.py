@@ -275,7 +275,7 @@ def test_of_two_engines_on_a_machine_the_one_that_sleeps_is_judged() -> None:
     assert [(one.line, one.severity) for one in machine.findings] == [(f"v: {found.line}", None)]
     assert [alert.id for alert in world.snapshot().alerts] == ["backend:v:start-short"]
     poll(14, spark(T0 + 14, {0: 2, 10: 10}, 65), asleep=True)
-    assert [one.line for one in world.view("v").findings] == ["waking needs 48 GiB, can get 65 GiB"]
+    assert [one.line for one in world.view("v").findings] == ["waking fits: needs 48 GiB, can get 65 GiB"]
     assert world.snapshot().alerts == ()
 
 

@@ -639,7 +639,7 @@ def node_detail(
     trouble: list[Row] = []
     if view.failure is not None:
         age = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
-        failure_words = f"{'…' if is_stale(view) else '✖'} {view.failure.message}{age}"
+        failure_words = f"{'' if is_stale(view) else '✖ '}{view.failure.message}{age}"
         trouble = [[(line, failure_role(view))] for line in wrap_sentence(failure_words, width - 4)]
     foot = detail_processes(view, width - 3)
     rows = detail_rows(

@@ -471,17 +471,20 @@ def _failure_notes(view: BackendView, failure: Failure, finding: Row, room: int 
     """Return (the failure, `finding`), without this where `room` is too small for both.
 
     Since when it fails and how old its figures are comes first. While it loads, a finding that needs
-    attention is in place of the failure's message.
+    attention is in place of the failure's message, which stands there only as a whole.
     """
-    since = "" if view.failing_since is None else f" since {view.failing_since.astimezone():%H:%M:%S}"
-    stale = "" if view.age_s is None else f", figures {numbers.age(view.age_s)} old"
-    times, role = f" {'✖' if has_failed(view) else '…'}{since}{stale}: ", failure_role(view)
+    since = "" if view.failing_since is None else f"since {view.failing_since.astimezone():%H:%M:%S}"
+    stale = "" if view.age_s is None else f"figures {numbers.age(view.age_s)} old"
+    times = ", ".join(filter(None, (since, stale)))
+    role, sign = failure_role(view), " ✖ " if has_failed(view) else " "
     worst, words = finding_note(view.findings), failure.message
     if view.loading is not None:
         words = words.partition(" (process")[0]  # the panel names its process
         if worst:
-            return [(times.rstrip(), role), *worst], []
-    note: Row = [(f"{times}{words} ", role)]
+            return [(f"{sign}{times}:", role), *worst], []
+        if times and not _fits([(f"{sign}{times}: {words} ", role)], room):
+            words = ""
+    note: Row = [(f"{sign}{': '.join(filter(None, (times, words)))} ", role)]
     return note, finding if _fits([*note, *finding], room) else []
 
 
