@@ -88,20 +88,20 @@ def test_every_alert_has_a_test() -> None:
     assert set(alerts) == tested
 
 
+def assert_accepted(folder: Path, *words: str) -> None:
+    """Assert that promtool succeeds with these words."""
+    command = [installed("promtool", "prometheus"), *words]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - on our own files
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.outside
 def test_promtool_accepts_the_rules_and_their_tests_pass(tmp_path: Path) -> None:
     """`promtool check rules` reports nothing, and each alert fires exactly where its test expects it."""
-    promtool = installed("promtool", "prometheus")
     for path in (RULES, RULE_TESTS):
         shutil.copy(path, tmp_path)
-    for words in (
-        ["check", "rules", "--lint=all", "--lint-fatal", RULES.name],
-        ["test", "rules", RULE_TESTS.name],
-    ):
-        done = subprocess.run(  # noqa: S603 - promtool on our own files
-            [promtool, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    assert_accepted(tmp_path, "check", "rules", "--lint=all", "--lint-fatal", RULES.name)
+    assert_accepted(tmp_path, "test", "rules", RULE_TESTS.name)
 
 
 def test_the_dashboard_is_one_that_grafana_can_draw() -> None:
@@ -170,7 +170,6 @@ def test_the_job_of_an_export_with_a_token_and_tls_is_valid(
     tmp_path: Path, certificate: tuple[Path, Path]
 ) -> None:
     """The other job of export is valid in place of the first, with its token and certificate there."""
-    promtool = installed("promtool", "prometheus")
     plain, with_tls = blocks("yaml")
     others, _, _ = plain.partition("  - job_name: sparktop-export")
     (tmp_path / "prometheus.yml").write_text(
@@ -178,7 +177,5 @@ def test_the_job_of_an_export_with_a_token_and_tls_is_valid(
     )
     (tmp_path / "token").write_text("0123456789abcdef\n")
     shutil.copy(certificate[0], tmp_path / "cert.pem")
-    command = [promtool, "check", "config", "prometheus.yml"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)  # noqa: S603 - promtool
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    assert_accepted(tmp_path, "check", "config", "prometheus.yml")
     assert "scheme: https" in with_tls

@@ -121,9 +121,6 @@ def figures(loaded: Loaded) -> dict[str, object]:
 
 
 @pytest.fixture
-async def bench() -> AsyncIterator[Bench]:
-    """Yield a server on a machine, both watched, whose samples the test provides."""
-    found = StreamServer()
-    await found.start()
-    yield bench_on(found)
-    await found.stop()
+def bench(server: StreamServer) -> Bench:
+    """Return a server on a machine, both watched, whose samples the test provides."""
+    return bench_on(server)

@@ -63,10 +63,10 @@ def sample(
     return EngineSample(at, "vllm", (lane,), start_time=start)
 
 
-def record() -> LevelRecord:
-    plan = Plan((SOLO,))
-    prepared = PreparedTarget(SOLO, WorkerTarget(SOLO.url), unmeasured(SOLO), backends=("a",))
-    return LevelRecord(plan, prepared, plan.level(SOLO.name, concurrency_point(4)))
+def record(target: SweepTarget = SOLO, backends: tuple[str, ...] = ("a",)) -> LevelRecord:
+    plan = Plan((target,))
+    prepared = PreparedTarget(target, WorkerTarget(target.url), unmeasured(target), backends=backends)
+    return LevelRecord(plan, prepared, plan.level(target.name, concurrency_point(4)))
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,7 @@ def test_counters_that_go_back_are_a_restart(later: EngineSample, grown: float, 
 )
 def test_who_served_a_level_is_unknown_after_a_restart(start: float, served: dict[str, int]) -> None:
     """A router that names no backend leaves it to the servers' counters, which begin anew at a restart."""
-    router = SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER)
-    prepared = PreparedTarget(router, WorkerTarget(router.url), unmeasured(router), backends=("a", "b"))
-    plan = Plan((router,))
-    made = LevelRecord(plan, prepared, plan.level(router.name, concurrency_point(4)))
+    made = record(SweepTarget("proxy", "http://10.0.0.9:4000", TargetKind.ROUTER), ("a", "b"))
     rest = {name: server_point(sample(1.0)) for name in ("a", "b")}
     first, second = (
         replace(rest[name], counters=replace(rest[name].counters, finished=7.0 + more), start_time=at)

@@ -149,8 +149,7 @@ def test_whole_numbers_are_found(limit: int, most: int) -> None:
 def test_rates_are_found_within_ten_percent(limit: float, first: float) -> None:
     """Unless the limit is far below the first rate; then none holds."""
     search = CapacitySearch(Capacity(LoadKind.RATE, CONDITIONS, most=256.0), first)
-    while (value := search.next()) is not None:
-        search.add(value, judged(100 if value <= limit else 0))
+    searched(search, limit)
     if search.holds is None:
         assert limit < first / 3.9
     else:

@@ -120,7 +120,15 @@ async def test_a_search_that_ends_early_keeps_what_was_found(*, server_ends: boo
         assert result.status == "cancelled"
 
 
-TARGETS = (SweepTarget("spark-a", "http://127.0.0.1:1"),)
+RIVALS = SweepTarget("spark-a", "http://127.0.0.1:1"), SweepTarget("spark-b", "http://127.0.0.1:2")
+TARGETS = RIVALS[:1]
+
+
+def limited(*tokens: int) -> Snapshot:
+    """Return a snapshot in which the servers take at most so many tokens a request."""
+    each = zip(RIVALS, tokens, strict=False)
+    views = tuple(BackendView(one.name, one.url, "g", max_model_len=most) for one, most in each)
+    return Snapshot(datetime.now(UTC), 1.0, 1.0, 2.0, backends=views)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +157,7 @@ def test_what_no_server_takes_is_known_before(
 
     The line of a plan and the editor say the same.
     """
-    plan = Plan(TARGETS, **settings)
-    view = BackendView("spark-a", "http://127.0.0.1:1", "g", max_model_len=4_096)
-    snapshot = Snapshot(datetime.now(UTC), 1.0, 1.0, 2.0, backends=(view,))
+    plan, snapshot = Plan(TARGETS, **settings), limited(4_096)
     words = refused.format("spark-a takes at most 4,096 tokens a request; ")
     assert beyond_contexts(plan, snapshot) == (words, is_all)
     line, texts = plan_line(plan, (), snapshot), pieces(forecast(plan, (), snapshot))
@@ -186,15 +192,9 @@ def test_conversations_and_traces_beyond_a_context_are_known_before(tmp_path: Pa
 
 def test_a_forecast_leaves_out_what_no_server_takes() -> None:
     """Its figures are those of what is sent; a context that one of two targets takes stays."""
-    rivals = (*TARGETS, SweepTarget("spark-b", "http://127.0.0.1:2"))
-    limits = {"spark-a": 4_096, "spark-b": 16_384}
-    views = [
-        BackendView(target.name, target.url, "g", max_model_len=limits[target.name]) for target in rivals
-    ]
-    snapshot = Snapshot(datetime.now(UTC), 1.0, 1.0, 2.0, backends=tuple(views))
-    plan = Plan(TARGETS, pp=2048, tg=128, depths=(0, 4096, 8192))
+    plan, snapshot = Plan(TARGETS, pp=2048, tg=128, depths=(0, 4096, 8192)), limited(4_096, 16_384)
     assert forecast(plan, (), snapshot).levels == forecast(replace(plan, depths=(0,)), ()).levels
-    assert forecast(replace(plan, targets=rivals), (), snapshot).levels == 6 * len(plan.concurrency)
+    assert forecast(replace(plan, targets=RIVALS), (), snapshot).levels == 6 * len(plan.concurrency)
 
 
 def test_what_the_user_chose_stays() -> None:
@@ -202,8 +202,7 @@ def test_what_the_user_chose_stays() -> None:
     spec = SweepSpec(workload="coder-quick")
     plan = make_capacity_plan(default_capacity(), TARGETS, spec)
     assert with_fitting_conversations(plan, {"spark-a": 4_096}) == (plan, "")
-    view = BackendView("spark-a", "http://127.0.0.1:1", "g", max_model_len=4_096)
-    why = known(beyond_context(replace(plan, tg=1), 1, [view]))
+    why = known(beyond_context(replace(plan, tg=1), 1, limited(4_096).backends))
     assert "workloads that fit: chat)" in why
     assert "--" not in why, "the words are read on the screen too, which has no options"
 
