@@ -266,17 +266,18 @@ def judging(comparison: ComparisonResult) -> tuple[str, ...]:
 def comparison_of(stored: ComparisonResult | None, series: Sequence[LevelSeries]) -> ComparisonResult:
     """Return a sweep's stored comparison.
 
-    Compute it from `series` if none is stored, or if an older version stored it, which tested each row alone
-    or named a winner where slots decide.
+    Compute it from `series` if none is stored, or if an older version stored it, which tested each row alone,
+    named a winner where slots decide, or compared 0 where nothing was measured.
     """
     if stored is None or stored.error_rate_percent is None:
         return compare(series)
     slots = {a_series.name: a_series.slots for a_series in series}
-    has_unfair = any(
-        row.winner and row.against and _unequal_slots(slots, level_of(row), row.winner, row.against)
+    is_wrong = any(
+        0 in row.values.values()
+        or (row.winner and row.against and _unequal_slots(slots, level_of(row), row.winner, row.against))
         for row in stored.rows
     )
-    return compare(series) if has_unfair else stored
+    return compare(series) if is_wrong else stored
 
 
 def _unequal_slots(slots: Mapping[str, int | None], load: Level, ahead: str, against: str) -> dict[str, int]:

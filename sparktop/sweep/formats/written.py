@@ -25,7 +25,7 @@ from sparktop.report.document.document import Section, to_page
 from sparktop.report.document.drawing import Drawing, sheet
 from sparktop.report.markdown import code
 from sparktop.report.privacy import BACKEND, ROUTER, Privacy
-from sparktop.sweep.compare.compare import compare, compared_targets
+from sparktop.sweep.compare.compare import compare, compared_targets, comparison_of
 from sparktop.sweep.compare.series import LevelSeries, comparable_with, series_of
 from sparktop.sweep.formats import exports, post, report
 from sparktop.sweep.formats.drawings import curve_drawings
@@ -435,7 +435,10 @@ def save_reports(
 
 def render_json(result: SweepResult) -> str:
     """Return a sweep's result and headline as indented JSON text with every key; unknown values are null."""
-    answered = result.model_copy(update={"headline": result_view(result).headline})
+    fields: dict[str, object] = {"headline": result_view(result).headline}
+    if result.comparison is not None:  # as all other forms have it
+        fields["comparison"] = comparison_of(result.comparison, series_of(result))
+    answered = result.model_copy(update=fields)
     return json.dumps(answered.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 

@@ -35,6 +35,7 @@ from sparktop.sweep.formats.written import SweepPrivacy, sweep_report
 from sparktop.sweep.result.level import level_result
 from sparktop.sweep.result.measure import collect
 from sparktop.sweep.result.results import (
+    ComparisonRow,
     LevelResult,
     LimitSide,
     Rate,
@@ -626,6 +627,12 @@ def test_a_level_without_an_answer_has_no_rate_of_zero(form: str) -> None:
         for empty in (unanswered(), unanswered(is_old=True))
     ]
     assert not any(sweep.targets[0].levels[1].figures for sweep in sweeps)
+    compared = [compare(series_of(sweep)) for sweep in sweeps]
+    zeros = ComparisonRow(metric="output_tps", concurrency=8, values={"a": 0.0, "b": 0.0})
+    compared[1] = compared[1].model_copy(update={"rows": (*compared[1].rows, zeros)})
+    sweeps = [
+        sweep.model_copy(update={"comparison": one}) for sweep, one in zip(sweeps, compared, strict=True)
+    ]
     assert sweep_report(sweeps[0], form) == sweep_report(sweeps[1], form)
     assert [len(series.levels) for series in series_of(sweeps[1])] == [1, 1]
     assert '"output_tps": null' in sweep_report(sweeps[1], "json")
