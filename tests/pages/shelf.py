@@ -14,7 +14,7 @@ import sys
 import tomllib
 from argparse import Namespace
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from sparktop.commands.snapshot import render
 from sparktop.model.targets import Watch
 from sparktop.watch.ways import Ways
 from tests.virtual_loop import VirtualLoop
+from tests.web_server import answering
 
 FOLDER = Path(__file__).parent
 DEFAULT_SECONDS = 12.0
@@ -218,20 +219,10 @@ async def serving(pages: Iterable[Page]) -> AsyncIterator[tuple[dict[str, Served
     """Serve pages on free ports of 127.0.0.1 until the block ends; yield ({name: Served}, {name: URL})."""
     urls: dict[str, str] = {}
     served = {page.name: Served(page, urls) for page in pages}
-    runners: list[web.AppRunner] = []
-    try:
+    async with AsyncExitStack() as stack:
         for name, one in served.items():
-            app = web.Application()
-            app.router.add_route("*", "/{path:.*}", one.answer)
-            runner = web.AppRunner(app, access_log=None)
-            await runner.setup()
-            runners.append(runner)
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            urls[name] = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            urls[name] = await stack.enter_async_context(answering("/{path:.*}", one.answer))
         yield served, urls
-    finally:
-        for runner in runners:
-            await runner.cleanup()
 
 
 @dataclass(frozen=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from aiohttp import web
 
 from sparktop.demo.engine_page import EngineHistograms, engine_page
 from sparktop.simulation.calibration import SOLO
 from sparktop.simulation.engine import Engine, EngineTally
+from tests.web_server import answering
 
 HOST = "127.0.0.1"
 TICKS_PER_S = 10
@@ -87,18 +88,8 @@ class ScriptedServer:
 @asynccontextmanager
 async def scripted_servers() -> AsyncIterator[dict[str, str]]:
     """Serve a page for each script on the running loop; yield the URLs by name."""
-    runners: list[web.AppRunner] = []
-    urls: dict[str, str] = {}
-    try:
-        for name, script in SCRIPTS.items():
-            app = web.Application()
-            app.router.add_get("/metrics", ScriptedServer(script).metrics)
-            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-            runners.append(runner)
-            await runner.setup()
-            await web.TCPSite(runner, HOST, 0).start()
-            urls[name] = f"http://{HOST}:{runner.addresses[0][1]}"
-        yield urls
-    finally:
-        for runner in runners:
-            await runner.cleanup()
+    async with AsyncExitStack() as stack:
+        yield {
+            name: await stack.enter_async_context(answering("/metrics", ScriptedServer(script).metrics))
+            for name, script in SCRIPTS.items()
+        }

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from sparktop.model.engine import EngineIdentity, EngineSample, LaneSample
+from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample
 from sparktop.model.router import LITELLM, RouterSample
 from sparktop.model.snapshot import BackendView
@@ -50,6 +51,14 @@ class StuckSource(FakeSource):
         """Wait until cancelled."""
         await asyncio.Event().wait()
         raise AssertionError
+
+
+class Polled(FakeSource):
+    """A server that runs one request, or to which nothing connects."""
+
+    def __init__(self, target: BackendTarget, *, fails: bool) -> None:
+        """Answer, or fail."""
+        super().__init__(target.name, _refusal if fails else _engine_sample, None)
 
 
 @dataclass
@@ -107,12 +116,18 @@ class FakeWays(Ways):
         return source
 
 
+def _refusal() -> Failure:
+    return Failure(FailureKind.REFUSED, "nothing listens there", time.monotonic())
+
+
 def _node_sample() -> NodeSample:
     return NodeSample(time.monotonic())
 
 
 def _engine_sample() -> EngineSample:
-    return EngineSample(time.monotonic(), "vllm", (LaneSample("0", running=1.0),), models=("m",))
+    return EngineSample(
+        time.monotonic(), "vllm", (LaneSample("0", running=1.0),), models=("m",), answer_ms=1.0
+    )
 
 
 def _router_sample() -> RouterSample:

@@ -12,19 +12,16 @@ from typing import Any, cast
 
 import pytest
 
-from sparktop.engines import read_page
-from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, NodeTarget, Watch
-from sparktop.sources.source import PollResult
 from sparktop.store import Store
 from sparktop.watch import listed
 from sparktop.watch.listed import read_lists
 from sparktop.watch.sparkrun import CACHE_VARIABLE, CLUSTERS, JOBS, Listed, follow_sparkrun, read_sparkrun
 from sparktop.watch.ways import Ways
+from tests.watch.monitor_fakes import Polled
 
 UNREADABLE_VALUES = ("!!bool foo", "!!timestamp foo", '!!int ""')
 """Each makes PyYAML raise another class of error."""
-PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
 
 
 def written(folder: Path, name: str, content: object) -> str:
@@ -104,23 +101,12 @@ def test_files_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert read_lists([str(tmp_path / "gone*.json")]) == ([], [])
 
 
-class Polled:
-    """A server that answers as vLLM if its port ends in 1, else not at all."""
-
-    def __init__(self, target: BackendTarget) -> None:
-        self.name, self._url = target.name, target.url
-
-    async def poll(self, deadline_s: float) -> PollResult:
-        """Answer."""
-        at = asyncio.get_running_loop().time() + deadline_s
-        answers = self._url.endswith("1")
-        return read_page(PAGE, at=at) if answers else Failure(FailureKind.REFUSED, "nothing there", at)
-
-    async def close(self) -> None:
-        """End."""
-
-
-WAYS = cast("Ways", SimpleNamespace(backends=lambda targets: [Polled(target) for target in targets]))
+WAYS = cast(
+    "Ways",
+    SimpleNamespace(
+        backends=lambda targets: [Polled(one, fails=not one.url.endswith("1")) for one in targets]
+    ),
+)
 
 
 # Files of sparkrun: its clusters and jobs, what of them is watched, and that no key is ever shown.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
+
+from tests import web_server
 
 Answering = Callable[[str], web.Response]
 """From the query to the answer."""
@@ -57,15 +58,5 @@ async def api(answering: Answering) -> AsyncIterator[tuple[str, list[Mapping[str
             answer.enable_compression()
         return answer
 
-    app = web.Application()
-    app.router.add_post("/api/v1/query", query)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    listener = socket.create_server(("127.0.0.1", 0))
-    site = web.SockSite(runner, listener)
-    await site.start()
-    try:
-        port = listener.getsockname()[1]
-        yield f"http://127.0.0.1:{port}", heads
-    finally:
-        await runner.cleanup()
+    async with web_server.answering("/api/v1/query", query, "POST") as url:
+        yield url, heads

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
+
+from tests.web_server import answering
 
 Change = Callable[[str, dict[str, Any]], dict[str, Any] | int]
 """From a query and the body of its answer to another body, or to the HTTP status of a refusal."""
@@ -44,14 +45,5 @@ async def proxied(
             return web.json_response({"status": "error", "error": "refused here"}, status=changed)
         return web.Response(text=json.dumps(changed), content_type="application/json")
 
-    app = web.Application()
-    app.router.add_route("*", path + "/{rest:.*}", forward)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    listener = socket.create_server(("127.0.0.1", 0))
-    await web.SockSite(runner, listener).start()
-    async with aiohttp.ClientSession() as session:
-        try:
-            yield f"http://127.0.0.1:{listener.getsockname()[1]}{path}", asked
-        finally:
-            await runner.cleanup()
+    async with aiohttp.ClientSession() as session, answering(path + "/{rest:.*}", forward) as base:
+        yield f"{base}{path}", asked

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from sparktop.sources.source import PollResult
 from sparktop.store import SourceKey, Store
 from sparktop.watch.prometheus import PrometheusFeed
 from tests.prometheus.prometheus_server import configured_prometheus
+from tests.web_server import answering
 
 VLLM = (Path(__file__).resolve().parents[2] / "data" / "vllm-0.32" / "t010.prom").read_text(encoding="utf-8")
 GIB = float(1 << 30)
@@ -117,17 +117,9 @@ async def pages() -> AsyncIterator[Pages]:
             return web.Response(status=503)
         return web.Response(text=text if isinstance(text, str) else text(), content_type="text/plain")
 
-    app = web.Application()
-    app.router.add_get("/{name}", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    listener = socket.create_server(("127.0.0.1", 0))
-    found.place = f"127.0.0.1:{listener.getsockname()[1]}"
-    await web.SockSite(runner, listener).start()
-    try:
+    async with answering("/{name}", answer) as url:
+        found.place = url.removeprefix("http://")
         yield found
-    finally:
-        await runner.cleanup()
 
 
 @asynccontextmanager

@@ -9,12 +9,11 @@ from aiohttp import web
 
 from sparktop.model.event import Severity
 from sparktop.model.failure import FailureKind
-from sparktop.model.targets import PrometheusTarget, Watch
-from sparktop.store import SourceKey, Store
-from sparktop.watch.prometheus import MOST_IN_GROUP, MOST_RAW, PrometheusFeed
+from sparktop.store import SourceKey
+from sparktop.watch.prometheus import MOST_IN_GROUP, MOST_RAW
 from sparktop.watch.prometheus_finder import MOST_AT_ONCE
 from tests.known import known
-from tests.sources.prometheus.api_server import api, refused
+from tests.sources.prometheus.api_server import refused
 from tests.watch.prometheus.made_up import Scraped, watched
 
 pytestmark = pytest.mark.outside
@@ -143,14 +142,10 @@ async def test_machines_that_cannot_be_read_stop_no_server(status: int) -> None:
         return scraped(query)
 
     refusals: list[str] = []
-    async with api(answer) as (url, _):
-        target = PrometheusTarget("main", url)
-        store = Store(Watch(prometheus=(target,), source="test"))
-        feed = PrometheusFeed(target, store, store.accept)
+    async with watched(answer) as (feed, store):
         for _ in range(3):
             await feed.query()
             feed._found_at = None  # search with the next query
-        await feed.close()
     (view,) = store.snapshot().fleets
     assert known(known(view.fleet).note).startswith("machines: ")
     assert known(known(view.fleet).note).isprintable()

@@ -8,41 +8,18 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from msgspec.structs import replace
 
-from sparktop.engines import read_page
 from sparktop.model.balance import Balance
-from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.targets import BackendTarget, PrometheusTarget, Watch
-from sparktop.sources.source import PollResult
 from sparktop.store import SourceKind, Store
 from sparktop.watch import through as through_module
 from sparktop.watch.through import AUTO_AGAIN_S, Through
 from sparktop.watch.ways import Ways
+from tests.watch.monitor_fakes import Polled
 
 pytestmark = pytest.mark.outside
 
-PAGE = b'vllm:num_requests_running{engine="0",model_name="m"} 3\n'
 NAMES = ("a", "b")
-
-
-class Polled:
-    """A server that answers, or fails."""
-
-    def __init__(self, target: BackendTarget, *, fails: bool) -> None:
-        self.name, self._fails, self.closed = target.name, fails, False
-
-    async def poll(self, deadline_s: float) -> PollResult:
-        """Answer."""
-        assert deadline_s > 0
-        at = asyncio.get_running_loop().time()
-        if self._fails:
-            return Failure(FailureKind.REFUSED, "nothing listens there", at)
-        return replace(read_page(PAGE, at=at), answer_ms=1.0)
-
-    async def close(self) -> None:
-        """Note it."""
-        self.closed = True
 
 
 class Scene:
