@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from sparktop.agent.server import AgentServer
@@ -74,13 +74,6 @@ class Client:
     def close(self) -> None:
         """Abort the connection."""
         self.writer.transport.abort()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait until `condition` is true."""
-    async with asyncio.timeout(AMPLE_S):
-        while not condition():  # noqa: ASYNC110 - the agent has no event for its tests
-            await asyncio.sleep(0.005)
 
 
 async def connect(port: int, *, tls: ssl.SSLContext | None = None, source: str | None = None) -> Client:

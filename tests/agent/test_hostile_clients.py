@@ -14,8 +14,9 @@ from sparktop.agent.access import open_tls
 from sparktop.agent.gate import Limits
 from sparktop.model.node import NodeSample, SensorReading
 from tests.agent.conftest import StartAgent
-from tests.agent.raw_client import Client, ask, connect, request, until, watching
+from tests.agent.raw_client import Client, ask, connect, request, watching
 from tests.known import known
+from tests.waiting import until
 
 TOKEN = "a-token-of-more-than-16-characters"  # noqa: S105 - known to the tests only
 QUICK = Limits(request_s=1.5, handshake_s=1.5, answer_s=1.5, check_s=0.05)

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from sparktop.model.snapshot import Snapshot
 from stage.fleet import RehearsedFleet
-from tests.agent.raw_client import until
 from tests.browser.chromium import PROGRAM, NewTab, chromium
 from tests.browser.conftest import TOKEN, Served, StartServer, hostile_snapshot
 from tests.export.snapshots import snapshot
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.process,

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from sparktop.browser import server as module
 from sparktop.browser.page import WebPage
 from sparktop.browser.server import LIMITS, VALID_S, Sessions, cookie
-from tests.agent.raw_client import Answer, Client, ask, connect, request, until
+from tests.agent.raw_client import Answer, Client, ask, connect, request
 from tests.browser.conftest import HOSTILE, TOKEN, StartServer, hostile_snapshot
+from tests.waiting import until
 
 PAGES = ("/", "/balance", "/events", "/sweeps")
 

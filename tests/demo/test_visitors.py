@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
@@ -16,6 +16,7 @@ from sparktop.demo.engine import EngineServer, LiveCores, LiveEngine
 from sparktop.demo.load import Driver, LoadPause
 from sparktop.demo.scenario import SCENARIOS, Scenario
 from tests.demo.quick_engines import live_engine
+from tests.waiting import until
 
 pytestmark = pytest.mark.outside
 
@@ -48,13 +49,6 @@ async def loaded(
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    """Run the loop until a condition holds."""
-    async with asyncio.timeout(PATIENCE_S):
-        while not holds():  # noqa: ASYNC110 - counters of the demo have no events
-            await asyncio.sleep(0)
 
 
 async def test_the_load_pauses_for_a_stranger_and_comes_back(http: aiohttp.ClientSession) -> None:

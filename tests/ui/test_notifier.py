@@ -19,12 +19,12 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 class Terminal:
     """A notifier, its clock and what it sent."""
 
-    def __init__(self, *, bell: bool = False, notify: str = "off") -> None:
+    def __init__(self, *, bell: bool = False, notify: str = "off", in_tmux: bool = False) -> None:
         """Send warnings and graver events."""
         self.at = 100.0
         self.sent: list[str] = []
         settings = EventSettings(bell=bell, notify=notify)
-        self.notifier = Notifier(lambda: settings, self.sent.append, clock=lambda: self.at)
+        self.notifier = Notifier(lambda: settings, self.sent.append, clock=lambda: self.at, in_tmux=in_tmux)
 
     def happen(self, message: str = "down", subject: str = "b") -> None:
         """Pass an event to the notifier."""
@@ -76,11 +76,9 @@ def test_hostile_text_cannot_leave_its_sequence(subject: str, message: str) -> N
 
 def test_inside_tmux_a_notification_is_passed_on() -> None:
     """Its one escape is doubled and the whole wrapped; the bell needs no wrapping."""
-    sent: list[str] = []
-    settings = EventSettings(bell=True, notify="osc9")
-    notifier = Notifier(lambda: settings, sent.append, clock=lambda: 0.0, in_tmux=True)
-    notifier.notify(Event(NOON, Severity.CRITICAL, "b", "down"))
-    assert sent == ["\a\x1bPtmux;\x1b\x1b]9;sparktop: b: down\a\x1b\\"]
+    terminal = Terminal(bell=True, notify="osc9", in_tmux=True)
+    terminal.happen()
+    assert terminal.sent == ["\a\x1bPtmux;\x1b\x1b]9;sparktop: b: down\a\x1b\\"]
 
 
 def test_it_is_off_by_default() -> None:

@@ -19,8 +19,8 @@ from sparktop.colors.palette import (
 )
 from sparktop.ui.app import SparktopApp
 from sparktop.ui.screens.help import HelpScreen
-from stage.rehearsal import Rehearsal
 from tests.colors.conftest import folder
+from tests.ui.board import Board, picture
 
 __all__ = ["folder"]
 
@@ -109,9 +109,8 @@ async def test_bad_themes_cost_one_toast(folder: Path) -> None:
     for index in range(7):
         (folder / f"bad{index}.theme").write_text("nothing", encoding="utf-8")
     (folder / "fine.theme").write_text('theme[main_bg]="#10"', encoding="utf-8")
-    app = SparktopApp(Rehearsal().play(1).snapshot, theme="fine")
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
+    app = (board := Board(picture, theme="fine")).app
+    async with board.on((80, 24)):
         (toast,) = app._notifications
         assert toast.message.startswith("theme bad0.theme: holds none")
         assert toast.message.endswith(" (and 6 more): sparktop config themes lists all")
@@ -123,18 +122,15 @@ async def test_bad_themes_cost_one_toast(folder: Path) -> None:
 async def test_the_terminals_background_stays_with_true_colours(folder: Path) -> None:
     """A theme with an empty main_bg paints no background; its words have the file's own colours."""
     (folder / "a clear sky.theme").write_text('theme[main_bg]=""\ntheme[title]="#aabbcc"', encoding="utf-8")
-    app = SparktopApp(Rehearsal().play(5).snapshot, theme="a clear sky")
-    async with app.run_test(size=(80, 24)) as pilot:
-        await pilot.pause()
+    app = (board := Board(picture, theme="a clear sky")).app
+    async with board.on((80, 24)):
         strips = [app.overview.canvas.render_line(y) for y in range(24)]
         painted = [
             segment.style for strip in strips for segment in shown(app, strip) if segment.style is not None
         ]
         assert {style.bgcolor for style in painted} == {Color.parse("default")}
         assert Color.parse("#aabbcc") in {style.color for style in painted}
-        await pilot.press("question_mark")
-        await pilot.pause()
+        await board.press("question_mark")
         assert isinstance(app.screen, HelpScreen)
-        await pilot.press("escape", "t")
-        await pilot.pause()
+        await board.press("escape", "t")
         assert app.theme != "a clear sky"

@@ -5,9 +5,8 @@ The key that asks how many agents the selection can take.
 
 from __future__ import annotations
 
-import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +20,7 @@ from sparktop.model.targets import SweepSpec, Watch
 from sparktop.sweep.plan import presets as module
 from sparktop.sweep.plan.plan import SweepTarget
 from sparktop.ui.sweep_desk import SweepDesk
+from tests.waiting import until
 
 PRESET = SweepSpec("traffic", trace="day.jsonl")
 
@@ -50,13 +50,6 @@ class Desk(SweepDesk):
         """Keep a plan, and what is said with it."""
         self.said += [note] if note else []
         self.announced.append(plan)
-
-
-async def until(done: Callable[[], bool]) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(300):
-        while not done():  # noqa: ASYNC110 - a thread ends it
-            await asyncio.sleep(0.005)
 
 
 @pytest.mark.parametrize("ends", ["plan", "error", "busy"])
