@@ -59,6 +59,11 @@ class Driven:
         y, row = next((at, row) for at, row in enumerate(self.rows) if words in row and where(row))
         await self.click(row.index(words), y)
 
+    async def worked(self) -> None:
+        """Wait until what is read in a thread is on the screen."""
+        await self.app.workers.wait_for_complete()
+        await self.pilot.pause()
+
     async def resize(self, *size: int) -> None:
         """Give the terminal another size."""
         await self.pilot.resize_terminal(*size)

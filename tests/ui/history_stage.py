@@ -51,8 +51,7 @@ class Shown(Driven):
     async def settled(self) -> None:
         """Wait until all workers are done."""
         await self.pilot.pause()
-        await self.app.workers.wait_for_complete()
-        await self.pilot.pause()
+        await self.worked()
 
     async def press(self, *keys: str) -> None:
         """Press keys one after another, and wait for what they begin."""

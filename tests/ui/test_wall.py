@@ -276,7 +276,6 @@ async def test_keys_load_what_is_marked_else_what_the_filter_leaves(*, routers: 
             assert "this would load all 120 servers" in notes[0]
             assert "the editor (S)" in notes[0]
             await board.press("S")
-            await board.app.workers.wait_for_complete()
-            await board.pilot.pause()
+            await board.worked()
             assert isinstance(board.app.screen, SweepEditor)
             assert board.app.screen.query_one(TargetList).names == ()

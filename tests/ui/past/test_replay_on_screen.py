@@ -69,8 +69,7 @@ async def test_e_explains_a_moment_of_a_recording(path: Path) -> None:
         fails_at = (START + timedelta(seconds=45)).astimezone()
         await stage.press("g", *f"{fails_at:%H:%M:%S}", "enter")
         await stage.press("e")
-        await stage.app.workers.wait_for_complete()
-        await stage.pilot.pause()
+        await stage.worked()
         assert "what happened" in stage.rows[1]
         assert "spark-a: " in stage.rows[2]
         await stage.press("escape", "home")

@@ -81,12 +81,6 @@ async def test_a_past_moment_fills_every_screen(stage: Stage) -> None:
         assert "unreachable" not in stage.text
 
 
-async def settled(stage: Board) -> None:
-    """Wait until what is read in a thread is on the screen."""
-    await stage.app.workers.wait_for_complete()
-    await stage.pilot.pause()
-
-
 async def test_e_explains_the_moment_then_lists_events(stage: Stage) -> None:
     """At each size: what happened, figures before and after; stepping reads the minutes around again."""
     async with stage.on((80, 24)):
@@ -94,7 +88,7 @@ async def test_e_explains_the_moment_then_lists_events(stage: Stage) -> None:
         await stage.press("left_curly_bracket")
         assert "explain" in stage.footer
         await stage.press("e")
-        await settled(stage)
+        await stage.worked()
         clock = f"{stage.shown.taken_at.astimezone():%H:%M}"
         for size in SIZES[1:]:
             await stage.resize(*size)
@@ -104,7 +98,7 @@ async def test_e_explains_the_moment_then_lists_events(stage: Stage) -> None:
             assert "─ what happened ─" in stage.text
             assert re.search(rf"✖ {clock}:\d\d", stage.text)
         await stage.press("home")
-        await settled(stage)
+        await stage.worked()
         assert "nothing listens" not in stage.rows[2]
         await stage.press("e")
         assert "alerts and events" in stage.rows[1]

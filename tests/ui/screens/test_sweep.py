@@ -183,11 +183,10 @@ async def test_history_and_comparison_lead_to_the_results(stage: SweepStage) -> 
         await stage.press("c")
         assert type(stage.top()).__name__ == "HistoryScreen"
         assert "c compares them" in stage.toasts()[-1]
-        await stage.app.workers.wait_for_complete()
+        await stage.worked()
         depth = len(stage.app.screen_stack)
         await stage.press("enter")
-        await stage.app.workers.wait_for_complete()
-        await stage.pilot.pause()
+        await stage.worked()
         assert isinstance(stage.top(), SweepScreen)
         await stage.press("h")
         assert type(stage.top()).__name__ == "HistoryScreen"

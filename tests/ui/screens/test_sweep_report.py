@@ -36,8 +36,7 @@ async def test_a_sweep_on_the_screen_is_saved_as_html_and_markdown(
 
         async def saved(*keys: str) -> str:
             await stage.press(*keys, "f2")
-            await stage.app.workers.wait_for_complete()
-            await stage.pilot.pause()
+            await stage.worked()
             return stage.toasts()[-1]
 
         await stage.start()

@@ -231,7 +231,7 @@ async def test_the_palette_offers_presets_whatever_they_are_called(tmp_path: Pat
     stage = SweepStage(tmp_path, sweeps=(PRESET, odd))
     async with stage.on():
         await stage.press("ctrl+p", *"sweep")
-        await stage.app.workers.wait_for_complete()
+        await stage.worked()
         await stage.press("escape", "escape", "question_mark", "escape", "f6")
         assert stage.at() is Stage.COUNTDOWN
         assert "┐sweep [/b] [red┌" in stage.text
