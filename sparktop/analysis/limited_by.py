@@ -556,7 +556,7 @@ def client_limit(load: ServerLoad, evidence: Evidence) -> Limit | None:
     percent = 100 * load.idle
     reason = f"no request in {percent:.0f} % of the time{'' if load.queued else '; none waits'}"
     if load.running_most == 0:
-        reason = f"no request for {load.span_s:.0f} s"
+        reason = f"no request in {load.span_s:.0f} s"
     kind, suffix = _who_sends_too_little(evidence)
     return Limit(kind, f"{reason}{suffix}", None, percent, 100.0, "%")
 

@@ -155,7 +155,7 @@ def test_shares_of_two_backends_add_up_or_say_why_not() -> None:
         if head is None or listed is None:
             continue
         added = int(listed[2]) + int(listed[4])
-        assert abs(added - int(head[1])) <= 1 or "leave out the last seconds" in text
+        assert abs(added - int(head[1])) <= 1 or "leave out the time since" in text
 
 
 def test_a_part_of_the_memory_has_one_name(queueing: Snapshot) -> None:

@@ -570,6 +570,10 @@ def _first_unmet(*conditions: tuple[bool, str]) -> str:
     return next((words for met, words in conditions if not met), "")
 
 
+_CLEAR = {BalanceWord.BALANCED: "loads that differ by one request at most are even, however few they are"}
+"""Why a verdict needs no more requests."""
+
+
 def enough_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     """Return the checks that the measurements suffice for a verdict: enough time, few gaps, enough load."""
     needed_s = balance.needed_s or SHORTEST_S
@@ -610,7 +614,7 @@ def enough_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             100 * LOADED_SHARE,
             f"share of the time in which the group had {least} requests or more",
             "%",
-            instead="the verdict is clear with few requests" if judged else "",
+            instead=_CLEAR.get(balance.word_now, "the verdict is clear with few requests") if judged else "",
         ),
     )
 
@@ -835,6 +839,8 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[RuleCheck
     shares, z, loaded = balance.starved_percent, balance.dispersion_z, balance.loaded_percent
     names = " · ".join(f"{name} {share:.0f} %" for name, share in list(shares.items())[:_MOST])
     more = f" · and {len(shares) - _MOST} more" if len(shares) > _MOST else _newest_words(shares, percent)
+    away = " · ".join(f"{name} {seconds:.0f} s" for name, seconds in list(balance.away_s.items())[:_MOST])
+    apart = f"; apart from that, without any new request: {away}" if away else ""
     question = "Do uneven loads cost throughput?"
     return (
         RuleCheck(
@@ -843,7 +849,8 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[RuleCheck
             "nearly empty",
             percent,
             100 * STARVED_SHARE,
-            f"nearly empty while another had more than its share{names and f': {names} of the time{more}'}",
+            f"nearly empty while another had more than its share{names and f': {names} of the time{more}'}"
+            f"{apart}; a fault only where it costs throughput, too",
             "%",
             shown="time with one nearly empty",
             but=_first_unmet(
@@ -858,7 +865,8 @@ def _starving_checks(balance: Balance, percent: float | None) -> tuple[RuleCheck
             "throughput lost",
             balance.lost_estimate_percent,
             100 * STARVED_LOSS,
-            "estimated against the same requests spread evenly; random routing loses some, too",
+            "estimated against the same requests spread evenly; random routing loses some, too: it is "
+            "a fault only beside one that is nearly empty",
             "%",
             but="" if balance.lost_estimate_percent is not None else balance.lost_unknown or "",
             error=balance.lost_error_points if balance.lost_percent is None else None,
@@ -874,7 +882,7 @@ def _newest_words(shares: Mapping[str, float], percent: float | None) -> str:
     added = sum(shares.values())
     if percent is None or len(shares) != PAIR or abs(added - percent) < _ROUNDED_PERCENT:
         return ""
-    return f"; the {percent:.0f} % leave out the last seconds, in which one may be out of service"
+    return f"; the {percent:.0f} % leave out the time since the last request to one: it may be out of service"
 
 
 _ROUNDED_PERCENT = 1.0

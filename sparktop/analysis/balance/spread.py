@@ -10,7 +10,7 @@ import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import compress, groupby, pairwise
+from itertools import chain, compress, groupby, pairwise
 from operator import ne, sub
 from statistics import fmean, median
 from typing import NamedTuple
@@ -91,14 +91,18 @@ def starved_shares(
         [slot for slot in slots if column[slot] <= max(1.0, STARVED_SHARE * share * grid.totals[slot])]
         for column, share in zip(grid.loads, grid.shares, strict=True)
     ]
-    generous = _slots_with_a_full_backend(grid, set().union(*hungry))
+    full = _slots_full(grid, set().union(*hungry))
+    times_full = Counter(chain.from_iterable(full))
+    generous = set(times_full)
     chosen = frozenset(slots)
     counted = [slot in chosen for slot in range(len(grid.totals))]
     breaks = [_slots_away(grid, index, counted, life_s) for index in range(len(grid.loads))]
     starving = [generous.intersection(idle) - gone for idle, (gone, _) in zip(hungry, breaks, strict=True)]
+    # Of a single request, the backend that has it is the full one.
+    alone = [{slot for slot in slots_full if times_full[slot] == 1} for slots_full in full]
     certain = [starved - possible for starved, (_, possible) in zip(starving, breaks, strict=True)]
     return (
-        [len(starved) / len(slots) for starved in starving],
+        [len(starved - only) / len(slots) for starved, only in zip(starving, alone, strict=True)],
         len(set().union(*certain)) / len(slots),
         [len(gone) * grid.step_s for gone, _ in breaks],
         len(generous) / len(slots),
@@ -167,15 +171,16 @@ def _without_arrivals(times: Sequence[float], arrived: Sequence[float], grid: Lo
     return without
 
 
-def _slots_with_a_full_backend(grid: LoadGrid, slots: set[int]) -> set[int]:
-    """Return the time slots of `slots` in which a backend has a queue, or over 1.5 times its even share."""
-    totals, free_slots = grid.totals, slots
-    for column, queue, share in zip(grid.loads, grid.waiting, grid.shares, strict=True):
-        most_share = _FULL * share
-        free_slots = {slot for slot in free_slots if not column[slot] > most_share * totals[slot]}
-        if queue is not None:
-            free_slots = {slot for slot in free_slots if not queue[slot] > 0}
-    return slots - free_slots
+def _slots_full(grid: LoadGrid, slots: set[int]) -> list[set[int]]:
+    """Return for each backend those of `slots` in which it has a queue, or over 1.5 times its even share."""
+    return [
+        {
+            slot
+            for slot in slots
+            if column[slot] > _FULL * share * grid.totals[slot] or (queue is not None and queue[slot] > 0)
+        }
+        for column, queue, share in zip(grid.loads, grid.waiting, grid.shares, strict=True)
+    ]
 
 
 def free_slot_share(grid: LoadGrid) -> float | None:

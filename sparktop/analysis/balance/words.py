@@ -81,7 +81,8 @@ def left_out_sentence(name: str, reason: str) -> str:
 def too_little_sentence(mean_total: float, least: int) -> str:
     """Return the sentence that the mean load is too small for a verdict; `least` requests are needed."""
     below = math.floor(mean_total) if mean_total >= 10 else math.floor(10 * mean_total) / 10  # noqa: PLR2004 - two digits
-    return f"too little load: {_count_text(below)} requests on average, {least} are needed"
+    few = f"too little load: {_count_text(below)} requests on average"
+    return f"{few}, {least} are needed unless they stay evenly split"
 
 
 def nothing_to_compare_sentence(tracks: Sequence[LoadTrack], now_s: float) -> str:

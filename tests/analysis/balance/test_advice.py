@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.balance.judge import judge
 from sparktop.analysis.balance.load_grid import GroupLoad, LoadTrack
+from sparktop.analysis.balance.rules import starved_checks
 from sparktop.analysis.balance.words import _starved_sentences, gaps_sentence
 from sparktop.model.balance import Balance, BalanceWord
 from sparktop.model.balance import BalanceWord as Is
@@ -180,6 +181,7 @@ def test_a_backend_that_gets_nothing_is_said_to_be_away() -> None:
     found = judge(GroupLoad("proxy", drained(), 8.0), 114.0)
     assert found.word is not Is.STARVED
     assert found.away_s["spark-b"] == pytest.approx(54.0, abs=2.0)
+    assert "apart from that, without any new request: spark-b 5" in starved_checks(found)[0].rule
     assert any("spark-b got no request for 54 s: drained, cooling" in reason for reason in found.reasons)
     starving = replace(found, starved_percent={"spark-b": 30.0}, word=Is.STARVED, word_now=Is.STARVED)
     assert _starved_sentences(starving) == [

@@ -86,6 +86,15 @@ def grid_of(columns: Sequence[Sequence[float]]) -> LoadGrid:
     return known(lay_out(tracks_of(columns, 1.0), float(len(columns[0]) - 1), 600.0))
 
 
+def test_the_backend_that_has_the_only_request_is_not_the_empty_one() -> None:
+    """Two states that exclude one another share the time."""
+    columns = [[1.0, 1.0, 0.0, 0.0] * 15, [0.0, 0.0, 1.0, 1.0] * 15]
+    grid = grid_of(columns)
+    found, _ = measure(GroupLoad("g", tracks_of(columns, 1.0)), grid, 45.0)
+    assert found.starved_percent == pytest.approx({"s0": 50.0, "s1": 50.0}, abs=2.0)
+    assert found.starved_any_percent == 100.0
+
+
 def by_turns(seed: int) -> list[list[float]]:
     """Return two convoys, each present for 3 to 5 s and absent for 1 or 2 s, without a constant period."""
     dice = random.Random(seed)  # noqa: S311 - repeatable chance

@@ -272,7 +272,7 @@ RUNS = [(0.0, 14.5), (35.0, 49.5)]
     ("at_once", "reason"),
     [
         (1, "one request at a time cannot keep 2 servers busy"),
-        (2, "no request for 49 s"),
+        (2, "no request in 49 s"),
     ],
 )
 def test_fewer_requests_than_servers_are_no_fault_of_the_router(at_once: int, reason: str) -> None:
