@@ -208,8 +208,9 @@ _SHORT_PAST = {
     BackendState.PREEMPTING: "preempted",
     BackendState.KV_FULL: "was full",
     BackendState.QUEUEING: "queued",
+    BackendState.BUSY: "was busy",
 }
-"""The same for states that are past; others are short enough with "was"."""
+"""The same for states that may be past."""
 
 
 def state_role(view: BackendView) -> str:
@@ -219,9 +220,9 @@ def state_role(view: BackendView) -> str:
 
 def state_words(view: BackendView) -> tuple[str, ...]:
     """Return texts for a backend's state, the longest first."""
-    if view.is_state_past:
-        was = f"was {view.state.value}"
-        return view.state_text, was, _SHORT_PAST.get(view.state, was)
+    past = _SHORT_PAST.get(view.state)
+    if view.is_state_past and past is not None:
+        return view.state_text, f"was {view.state.value}", past
     by_sweep = (_SHORT_BY_SWEEP.get(view.state),) if view.is_full_by_sweep else ()
     texts = (view.state_text, *by_sweep, view.state.value, SHORT_STATES.get(view.state))
     return tuple(text for text in texts if text is not None)
