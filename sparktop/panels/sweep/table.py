@@ -457,11 +457,7 @@ def table_heading(view: SweepView, width: int, shown: int | None = None) -> Row:
     name, count = _name_width(view), len(all_levels(view))
     columns = columns_for(view, width)
     is_part = shown is not None and shown < count
-    titles = (
-        (f"{shown} of {count} shown", f"{shown}/{count} shown", f"{shown} shown")
-        if is_part
-        else ("   level",)
-    )
+    titles = (f"{shown} of {count} shown", f"{shown} shown") if is_part else ("   level",)
     title = next((words for words in titles if len(words) <= name), titles[-1])
     row: Row = [(fit(title, name), "muted")]
     row += [label(" " + fit(column.heading, column.width, "right")) for column in columns]

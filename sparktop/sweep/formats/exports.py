@@ -119,12 +119,10 @@ def _level_fields(
         yield from _fields(f"context_{name}_", getattr(context, name, None), ("mean", "std"))
     yield from _fields("context_ttft_ms_", getattr(context, "ttft_ms", None), ("mean",))
     yield from _fields("context_", context, ("found_percent", "found_from", "counted_percent"))
-    yield "runs", level.runs
-    yield "duration_s", level.duration_s
+    yield from _fields("", level, ("runs", "duration_s"))
     yield from _fields("", level.requests, ("ok", "failed", "cancelled"))
     yield "prompt_tokens", level.tokens.prompt
-    yield "asked_prompt_tokens", level.asked_prompt_tokens
-    yield "counted_prompt_tokens", level.counted_prompt_tokens
+    yield from _fields("", level, ("asked_prompt_tokens", "counted_prompt_tokens"))
     yield "generated_tokens", level.tokens.generated
     for name in RATES:
         rate = level.rate(name)
@@ -144,8 +142,7 @@ def _level_fields(
     yield "router_overhead_ms", level.own_overhead_ms
     yield "router_overhead_from", level.router_overhead_from
     yield from _fields("", level.server, ("spec_accept_percent", "spec_accepted_per_draft"))
-    yield "padding_percent", level.padding_percent
-    yield "roofline_percent", level.roofline_percent
+    yield from _fields("", level, ("padding_percent", "roofline_percent"))
     yardsticks = {yardstick.name: yardstick for yardstick in level.yardsticks}
     for name, column in YARDSTICK_KEYS.items():
         yield from _fields(f"{column}_", yardsticks.get(name), ("tps", "percent"))

@@ -435,10 +435,8 @@ def save_reports(
 
 def render_json(result: SweepResult) -> str:
     """Return a sweep's result and headline as indented JSON text with every key; unknown values are null."""
-    fields: dict[str, object] = {"headline": result_view(result).headline}
-    if result.comparison is not None:  # as all other forms have it
-        fields["comparison"] = comparison_of(result.comparison, series_of(result))
-    answered = result.model_copy(update=fields)
+    compared = result.comparison and comparison_of(result.comparison, series_of(result))  # as other forms
+    answered = result.model_copy(update={"headline": result_view(result).headline, "comparison": compared})
     return json.dumps(answered.to_json(), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 

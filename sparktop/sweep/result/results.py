@@ -25,14 +25,7 @@ from sparktop.model.statistics import P90_FROM, P95_FROM, P99_FROM, quantile
 from sparktop.model.sweep import Value, value_of
 from sparktop.model.text import clean
 from sparktop.sweep.plan.plan import Api, Order, TargetKind
-from sparktop.sweep.terms.definitions import (
-    ALL_LATENCIES,
-    CALL_LATENCIES,
-    CUT_SHORT,
-    LATENCIES,
-    RATES,
-    SHORT_PROMPT,
-)
+from sparktop.sweep.terms.definitions import ALL_LATENCIES, CALL_LATENCIES, CUT_SHORT, RATES, SHORT_PROMPT
 
 LARGEST = 1e15
 """Larger numbers are not plausible measurements; as bytes, this is a petabyte."""
@@ -1270,7 +1263,7 @@ class LevelResult(AxisPart):
         """Return the latency `metric` of `ALL_LATENCIES`; None if it was not measured or is another name."""
         if metric in CALL_LATENCIES:
             return None if self.agents is None else self.agents.latency(metric)
-        latency = getattr(self, metric) if metric in LATENCIES else None
+        latency = getattr(self, metric) if metric in ALL_LATENCIES else None
         return latency if isinstance(latency, Latency) else None
 
 
