@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
-from sparktop.model.event import Finding
+from sparktop.model.event import Alert, Finding, FindingKind, kind_of
 from sparktop.model.instant import Instant
 from sparktop.model.snapshot import EachServer, Rule, Situation
 from sparktop.model.text import clean
@@ -64,7 +64,7 @@ class CurrentFindings:
                 )
                 held_ids.add(alert_id)
         for alert_id in self._alerts - held_ids:
-            alerts.clear(alert_id, when)
+            alerts.clear(alert_id, when, unknown=_why_unknown(alerts.get(alert_id), now))
         self._alerts = held_ids
 
     def _looks(self, now: Situation) -> Iterator[tuple[str, str, Callable[[], Iterable[Finding]]]]:
@@ -76,6 +76,15 @@ class CurrentFindings:
                     yield SourceKey.backend(server).label, type(its_rule).__name__, look
             else:
                 yield "rules:machines", type(rule).__name__, partial(rule.look, now)
+
+
+def _why_unknown(alert: Alert | None, now: Situation) -> str | None:
+    """Return why requests without a client may still run, though no rule finds them any more; None if not."""
+    if alert is None or kind_of(alert.id) != FindingKind.FOR_NOBODY or alert.subject not in now.backends:
+        return None
+    held, running = alert.values.get("running_requests"), now.backends[alert.subject].running
+    still = isinstance(held, float) and running is not None and running > held
+    return "requests with a client run beside them" if still else None
 
 
 def every_rule() -> Sequence[Rule]:

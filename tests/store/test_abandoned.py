@@ -27,7 +27,7 @@ WATCH = Watch(
 OWN, CLIENT = end_marks("10.0.0.9", 50123), end_marks("10.0.0.7", 40001)
 B, NODE = SourceKey.backend("b"), SourceKey.node("spark-1")
 PAGE = """\
-vllm:num_requests_running{{engine="0",model_name="m"}} 3.0
+vllm:num_requests_running{{engine="0",model_name="m"}} {running}
 vllm:num_requests_waiting{{engine="0",model_name="m"}} 0.0
 vllm:generation_tokens_total{{engine="0",model_name="m"}} {tokens}
 vllm:request_success_total{{engine="0",model_name="m",finished_reason="stop"}} 7.0
@@ -57,12 +57,16 @@ class Stage(World):
         self.api = api
 
     def play(
-        self, seconds: int, clients: tuple[tuple[int, int], ...], asked_s: tuple[float | None, ...] = ()
+        self,
+        seconds: int,
+        clients: tuple[tuple[int, int], ...],
+        asked_s: tuple[float | None, ...] = (),
+        running: int = 3,
     ) -> None:
         """Go on for some seconds while these clients are connected; `asked_s` of `Sockets`, without OWN."""
         for _ in range(seconds):
             self.at += 1.0
-            page = PAGE.format(tokens=20 * self.at, api=self.api).encode()
+            page = PAGE.format(tokens=20 * self.at, api=self.api, running=running).encode()
             read = read_page(page, at=self.at, engine="vllm", answer_ms=2.0)
             self.store.accept(B, replace(read, client=OWN), 2.0)
             if self.at % 2 == 0:
@@ -98,6 +102,10 @@ def test_an_alert_names_requests_that_run_for_nobody() -> None:
         "0 connections of monitors",
         "alert after 30 s",
     ]
+    stage.play(4, (CLIENT,), running=4)
+    assert stage.alerts() == []
+    said = stage.store.snapshot().events[-1].message
+    assert said.endswith("works for nobody, unknown now (requests with a client run beside them)")
 
 
 def test_a_second_monitor_is_no_client() -> None:
@@ -147,7 +155,7 @@ def found(snapshot: Snapshot) -> tuple[str, ...]:
 @pytest.mark.parametrize("client", ["ten", [1], [1, "b"]])
 def test_a_record_of_another_form_is_refused(client: object) -> None:
     """A page whose client is not two numbers is no reading."""
-    read = read_page(PAGE.format(tokens=1, api="models").encode(), at=1.0, engine="vllm")
+    read = read_page(PAGE.format(running=3, tokens=1, api="models").encode(), at=1.0, engine="vllm")
     record = known(record_of(Instant(1.0, datetime.now(UTC)), Call(Change.ACCEPT, (B, read, None))))
     record.fields["client"] = client  # type: ignore[index]  # a dict here
     with pytest.raises(Exception, match="client"):
