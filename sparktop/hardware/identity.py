@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Collection
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from os import SEEK_END
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -83,12 +84,16 @@ def _parse_if_inet6(content: bytes) -> list[IPv6Address]:
 
 _JOURNAL_S = 5.0
 """Longest time that journalctl may take."""
-_RECORD = struct.Struct("hi32s4s32s256shhiii4i20x")
-"""A record of wtmp (struct utmp of glibc on 64 bits)."""
-_MOST_WTMP_BYTES = 4000 * _RECORD.size
-"""Bytes read of the end of wtmp."""
+_RECORD_HEAD = struct.Struct("=h2xi32s4s32s")
+"""Beginning of a record of wtmp (struct utmp of glibc): type, process, line, id, user."""
+_RECORD_BYTES = (384, 400)
+"""Size of a record: on x86-64, where its times have 32 bits, and on aarch64, where they have 64."""
+_MOST_RECORDS = 4000
+"""Records read of the end of wtmp."""
+_TYPES = range(1, 10)
+"""Types of records that are not empty (man 5 utmp)."""
 _RUN_LEVEL, _BOOT_TIME = 1, 2
-"""Types of records (man 5 utmp)."""
+"""Two of the types."""
 _WATCHDOG_RESET = 0x20
 """WDIOF_CARDRESET of include/uapi/linux/watchdog.h."""
 _WATCHDOG = "sys/class/watchdog/watchdog0/bootstatus"
@@ -134,26 +139,33 @@ class LastBootReader:
 
 def was_shut_down(root: Path) -> bool | None:
     """Return whether the boot before this one was shut down in order, by wtmp; None if that is not known."""
-    try:
-        path = root / "var/log/wtmp"
-        size = path.stat().st_size
-        with path.open("rb") as file:
-            file.seek(max(0, size - _MOST_WTMP_BYTES) // _RECORD.size * _RECORD.size)
-            content = file.read(_MOST_WTMP_BYTES)
-    except OSError:
-        return None
+    path = root / "var/log/wtmp"
+    # The file tells its kind, since it can be of another machine: read as the other one, few types exist.
+    records = max((_read_records(path, size) for size in _RECORD_BYTES), key=len)
     kinds: list[str] = []
-    for start in range(0, len(content) - _RECORD.size + 1, _RECORD.size):
-        kind, _, _, _, user = _RECORD.unpack_from(content, start)[:5]
-        name = user.partition(b"\0")[0]
+    for kind, user in records:
         if kind == _BOOT_TIME:
             kinds.append("boot")
-        elif kind == _RUN_LEVEL and name == b"shutdown":
+        elif kind == _RUN_LEVEL and user == b"shutdown":
             kinds.append("shutdown")
     if kinds.count("boot") < 2:  # noqa: PLR2004 - this boot and the one before
         return None
     this_boot = len(kinds) - 1 - kinds[::-1].index("boot")
     return kinds[this_boot - 1] == "shutdown"
+
+
+def _read_records(path: Path, record_bytes: int) -> list[tuple[int, bytes]]:
+    """Return (type, user) of the last records of wtmp that have a type; empty if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            count = file.seek(0, SEEK_END) // record_bytes
+            file.seek(max(0, count - _MOST_RECORDS) * record_bytes)
+            content = file.read(_MOST_RECORDS * record_bytes)
+    except OSError:
+        return []
+    starts = range(0, len(content) - record_bytes + 1, record_bytes)
+    heads = (_RECORD_HEAD.unpack_from(content, start) for start in starts)
+    return [(kind, user.partition(b"\0")[0]) for kind, *_, user in heads if kind in _TYPES]
 
 
 def last_journal_line() -> tuple[str | None, str | None]:

@@ -82,27 +82,34 @@ def test_a_log_that_may_not_be_read_says_who_could(tmp_path: Path, monkeypatch: 
     assert "kernel.dmesg_restrict = 0" in denied
 
 
-def utmp(kind: int, user: bytes = b"") -> bytes:
-    """Return a record of wtmp."""
-    return struct.pack("hi32s4s32s256shhiii4i20x", kind, 0, b"", b"", user, b"", 0, 0, 0, 0, 0, 0, 0, 0, 0)
+def utmp(kind: int, user: bytes = b"", *, times: str = "iii") -> bytes:
+    """Return a record of wtmp as x86-64 writes it; with `times` of "qqq" as aarch64 does."""
+    layout = f"=h2xi32s4s32s256shh{times}4i20x"
+    head = (kind, 1234, b"~", b"~~", user, b"6.17.0-1014-nvidia", 0, 0)
+    record = struct.pack(layout, *head, 0, 1_790_000_000, 2, 10, 0, 0, 5)
+    return record.ljust(400 if times == "qqq" else 384, b"\0")
 
 
+@pytest.mark.parametrize("times", ["iii", "qqq"])
 @pytest.mark.parametrize(
     ("records", "clean"),
     [
-        ([utmp(2), utmp(7, b"me"), utmp(1, b"shutdown"), utmp(2)], True),
-        ([utmp(2), utmp(7, b"me"), utmp(2)], False),
-        ([utmp(2)], None),
+        ([(2, b"reboot"), (7, b"me"), (1, b"shutdown"), (2, b"reboot")], True),
+        ([(2, b"reboot"), (7, b"me"), (2, b"reboot")], False),
+        ([(2, b"reboot"), *[(7, b"me")] * 23, (2, b"reboot")], False),
+        ([(2, b"reboot"), *[(7, b"me")] * 23, (1, b"shutdown"), (2, b"reboot")], True),
+        ([(1, b"shutdown"), (2, b"reboot"), *[(7, b"me")] * 5000, (2, b"reboot")], None),
+        ([(2, b"reboot")], None),
         ([], None),
     ],
 )
 def test_a_boot_without_shutdown_before_the_next_ended_unclean(
-    tmp_path: Path, records: list[bytes], *, clean: bool | None
+    tmp_path: Path, records: list[tuple[int, bytes]], times: str, *, clean: bool | None
 ) -> None:
-    """A boot that is followed by another without a shutdown ended unclean."""
+    """A boot that is followed by another without a shutdown ended unclean, by records of either size."""
     path = tmp_path / "var/log/wtmp"
     path.parent.mkdir(parents=True)
-    path.write_bytes(b"".join(records) + b"half a record")
+    path.write_bytes(b"".join(utmp(*record, times=times) for record in records) + b"half a record")
     assert was_shut_down(tmp_path) is clean
 
 
