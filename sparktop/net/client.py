@@ -389,14 +389,14 @@ class HttpSource:
             raise
         if response.status != OK:
             location, words = response.headers.get("Location", ""), server_words(response.body, key)
+            program = clean(response.headers.get("Server", ""), 60) if response.status == NOT_FOUND else ""
             raise status_error(
                 response.status,
-                self._where,
+                f"{self._where} ({program})" if program else self._where,
                 location=location,
                 words=words,
                 has_key=bool(key),
                 by_proxy=is_of_proxy(response.body),
-                program=response.headers.get("Server", ""),
             )
         return replace(response, answer_ms=(self._clock() - began) * 1000)
 

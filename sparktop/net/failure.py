@@ -64,20 +64,13 @@ class AnswerError(FailureError):
 
 
 def status_error(
-    status: int,
-    where: str,
-    *,
-    location: str,
-    words: str,
-    has_key: bool,
-    by_proxy: bool = False,
-    program: str = "",
+    status: int, where: str, *, location: str, words: str, has_key: bool, by_proxy: bool = False
 ) -> AnswerError:
     """Return, without raising it, the error for an HTTP status other than 200.
 
     `where` is the server's host and port, `location` its Location header, and `words` the message quoted from
     its body by `server_words` ("" for none). `has_key` is whether the request carried an API key, `by_proxy`
-    whether the body is one of a proxy (`is_of_proxy`), `program` its Server header.
+    whether the body is one of a proxy (`is_of_proxy`).
     """
     quoted = f": {words}" if words else ""
     match status:
@@ -93,8 +86,7 @@ def status_error(
         case 503:
             kind, message = FailureKind.LOADING, f"{where} is loading or not ready"
         case _ if status == NOT_FOUND:
-            name = f" ({named})" if (named := clean(program, WORDS_LIMIT)) else ""
-            return not_found(f"{where}{name} has no such page", "an inference server", words)
+            return not_found(f"{where} has no such page", "an inference server", words)
         case _ if status in REDIRECTS:
             return redirect_error(status, where, location)
         case _:

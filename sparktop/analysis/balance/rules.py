@@ -774,7 +774,7 @@ def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "once half of its requests have ended; random routing gives 1",
             "×",
             1,
-            shown="unevenness at half a burst",
+            shown="spread at half a burst",
             but=missing,
             is_rare=times < CONVOY_TIMES,
         ),

@@ -268,7 +268,7 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
 
 
 _SIGNS = {True: ("✓ ", "good"), False: ("✗ ", "muted"), None: ("? ", "muted")}
-_BUT = {True: "", False: ": reached, yet no", None: ": reached, not sure"}
+_BUT = {True: "", False: ", yet no", None: ", not sure"}
 """What follows a figure that reaches its limit, by the answer: it does not read as a yes."""
 _SIGN_WORDS = "✓ yes · ✗ no · ? not judged yet"
 
