@@ -251,9 +251,8 @@ class LoadLog:
         None if ended requests are not counted.
         """
         _, arrived = self._table.series(_ARRIVED)[_ARRIVED].arrays(since)
-        if len(arrived) != len(track.times_s) or all(map(math.isnan, arrived)):
-            return None
-        return list(arrived)
+        is_counted = len(arrived) == len(track.times_s) and not all(map(math.isnan, arrived))
+        return list(arrived) if is_counted else None
 
     def counts_since(self, since: float) -> dict[str, float]:
         """Return how much each of the server's counters grew from `since` on, by name.

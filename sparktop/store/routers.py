@@ -359,8 +359,7 @@ class FleetTrack:
     def accept_fleet(self, fleet: Fleet) -> None:
         """Record an answer."""
         self.health.good(fleet.at)
-        plausible = replace(fleet, servers=tuple(map(without_impossible, fleet.servers)))
-        self._fleet = _without_stale_figures(plausible)
+        self._fleet = _with_credible_figures(fleet)
         newest = known_max(server.at for server in fleet.servers)
         self._newest = self._newest if newest is None else newest
         self._fresh_at = fleet.at if newest is None else newest
@@ -378,17 +377,17 @@ class FleetTrack:
         fleet, newest, fresh_at = self._fleet, self._newest, self._fresh_at
         if fleet is not None and fresh_at is not None and fleet.at <= fresh_at + stale_s(fleet.every_s) < at:
             nodes = tuple(FleetNode(node.name, node.at, backends=node.backends) for node in fleet.nodes)
-            fleet = self._fleet = _without_stale_figures(replace(fleet, at=at, nodes=nodes))
+            fleet = self._fleet = _with_credible_figures(replace(fleet, at=at, nodes=nodes))
         age_s = None if newest is None else max(0.0, at - newest)
         failure, since = self.health.failure, self.health.failing_since
         return FleetView(self.target.name, self.target.url, fleet, failure, since, age_s)
 
 
-def _without_stale_figures(fleet: Fleet) -> Fleet:
-    """Return an answer without the figures of servers whose newest scrape is too old."""
+def _with_credible_figures(fleet: Fleet) -> Fleet:
+    """Return an answer without impossible figures, and those of servers whose newest scrape is too old."""
     late_at = fleet.late_at
     servers = (
-        server
+        without_impossible(server)
         if server.at is None or server.at >= late_at
         else FleetServer(server.name, server.url, server.group, server.at, server.down, nodes=server.nodes)
         for server in fleet.servers

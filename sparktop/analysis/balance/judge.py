@@ -365,10 +365,9 @@ def judge(load: GroupLoad, now_s: float) -> Balance:
         if not (words or by_chance or longer is None):
             why = balance_words.may_be_drift_sentence(rules.MANY_S, longer)
         words = words or [BalanceWord.BALANCED if by_chance else BalanceWord.UNKNOWN]
-    has_few_requests = words[0] is BalanceWord.UNKNOWN and _has_too_few_requests(load, grid, measured)
     result = replace(
         measured,
-        too_few=has_few_requests,
+        too_few=words[0] is BalanceWord.UNKNOWN and _has_too_few_requests(load, grid, measured),
         word=words[0],
         word_now=words[0],
         also=tuple(words[1:]),
@@ -394,9 +393,7 @@ def measure(load: GroupLoad, grid: LoadGrid, needed_s: float) -> tuple[Balance, 
     counted = loaded if has_load else [slot for slot in filled if grid.totals[slot] > 0]
     has_counts = bool(counted)
     newest_s = max(track.times_s[-1] for track in grid.tracks)
-    pace = GroupPace(FLAT)
-    if not load.prefills:
-        pace = group_pace(grid.tracks, newest_s - grid.span_s, load.pace)
+    pace = GroupPace(FLAT) if load.prefills else group_pace(grid.tracks, newest_s - grid.span_s, load.pace)
     usual_total = _mean_total(grid, counted)
     slots_each = [slots for slots in map(slots_of, grid.tracks) if slots]
     factor = variance_factor(usual_total, count, pace.usual, min(slots_each, default=None))
