@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -139,12 +138,6 @@ def test_several_sweeps_are_one_comparison(folder: Path, capsys: pytest.CaptureF
 TOPOLOGIES = "ref:spark-topologies-2026-03"
 
 
-@pytest.fixture(autouse=True)
-def own_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Use a store of results for this test alone."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-
-
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(["compare", *words])
     captured = capsys.readouterr()
@@ -168,13 +161,12 @@ def test_the_reference_prints_its_own_winners(capsys: pytest.CaptureFixture[str]
     assert "- no test possible (*): single runs, or published means\n" in out
 
 
-def test_the_last_sweep_is_compared_by_that_word(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_last_sweep_is_compared_by_that_word(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The word "last" is the newest stored sweep, as it is for reports; without one that is said."""
     code, _, err = printed(capsys, "last")
     assert code != 0
     assert "holds no sweep" in err
-    path = new_file(sweeps_folder(os.environ), datetime(2026, 1, 1, tzinfo=UTC))
-    save(path, made_sweep(("kept", [made_level()])))
+    stored(folder, made_sweep(("kept", [made_level()])))
     assert "kept" in printed(capsys, "last", TOPOLOGIES)[1]
     assert "kept" in printed(capsys, "--list", "last")[1]
 

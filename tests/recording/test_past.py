@@ -36,11 +36,11 @@ def snapshot(at: float, *, backends: int = 2, events: tuple[float, ...] = ()) ->
     )
 
 
-def filled(seconds: int, *, backends: int = 2, per_second: int = 1) -> Past:
+def filled(seconds: int, *, per_second: int = 1) -> Past:
     """Return a past with the pictures of `seconds` seconds."""
     past = Past()
     for tick in range(seconds * per_second):
-        past.add(snapshot(tick / per_second, backends=backends))
+        past.add(snapshot(tick / per_second))
     return past
 
 

@@ -86,14 +86,14 @@ class Asked:
         used = {"prompt_tokens": self.prompt_tokens, "completion_tokens": made}
         return {"id": "cmpl-1", "object": "chunk", "choices": [], "usage": used}
 
-    async def stream(self, *, ids: bool = True, headers: str = "", usage: bool = True) -> None:
+    async def stream(self, *, ids: bool = True) -> None:
         """Answer as a good server does: one token an event."""
-        self.start(headers)
+        self.start()
         for index in range(self.tokens):
             last = index == self.tokens - 1
             self.event(self.token((7,) if ids else None, finish="length" if last else None))
             await self.server.step()
-        if usage and self.body.get("stream_options"):
+        if self.body.get("stream_options"):
             self.event(self.usage())
         self.end()
 

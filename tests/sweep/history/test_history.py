@@ -16,7 +16,6 @@ from sparktop.errors import UsageError
 from sparktop.model.load import concurrency_point
 from sparktop.model.sweep import SweepStatus
 from sparktop.sweep.history import History
-from sparktop.sweep.result.results import SweepResult
 from sparktop.sweep.result.store import new_file, save
 from sparktop.watch.state_files import announced_load
 from tests.known import known
@@ -35,28 +34,14 @@ class Shelf:
     history: History = field(init=False)
 
     def __post_init__(self) -> None:
-        self.restart()
-
-    def restart(self) -> None:
-        """Restart the history, as another program would."""
         self.history = History(self.folder)
 
-    def keep(self, name: str, *, days: int = 0, written: datetime = LONG_AGO, **changes: object) -> str:
-        """Save a small result that began `days` after the first one."""
-        result = made_sweep(("a", [made_level(2)]), preset="quick")
+    def keep(self, name: str, *, days: int = 0, written: datetime = LONG_AGO, **changes: object) -> None:
+        """Save a small result that began `days` after the first one, last written at `written`."""
         changes = {"started_at": BEGAN + timedelta(days=days), **changes}
-        return self.put(name, result.model_copy(update=changes), written)
-
-    def put(self, name: str, result: SweepResult, written: datetime = LONG_AGO) -> str:
-        """Save a result that was last written at `written`."""
-        path = self.folder / name
-        save(path, result)
-        return self.touch(name, written)
-
-    def touch(self, name: str, written: datetime) -> str:
-        """Set the time at which a file was last written."""
+        made = made_sweep(("a", [made_level(2)]), preset="quick")
+        save(self.folder / name, made.model_copy(update=changes))
         os.utime(self.folder / name, (written.timestamp(),) * 2)
-        return name
 
     def listed(self) -> list[str]:
         """Read all files; return the keys, newest first."""

@@ -373,9 +373,8 @@ def test_memory_and_heat_have_limits(guard: GuardLimits, sample: NodeSample, wor
 USUAL = "below 8 GiB of memory left or with a GPU above 92 °C"
 
 
-def node(name: str, *, unified: bool | None = True, answers: bool = True) -> NodeView:
-    sample = NodeSample(1.0, memory=MemoryReading(unified=unified))
-    return NodeView(name, "agent", sample if answers else None)
+def node(name: str, *, unified: bool | None = True) -> NodeView:
+    return NodeView(name, "agent", NodeSample(1.0, memory=MemoryReading(unified=unified)))
 
 
 @pytest.mark.parametrize(

@@ -469,8 +469,8 @@ def replayed_latency(mean_ms: float) -> Latency | None:
     return Latency.of_values([value for value in means for _ in range(100)], means)
 
 
-def replayed_level(ttft_ms: float, e2e_ms: float | None = None, *, unstable: bool = False) -> LevelResult:
-    """Return a level of three runs with about these latencies from the due time; E2E defaults to TTFT."""
+def replayed_level(ttft_ms: float, *, unstable: bool = False) -> LevelResult:
+    """Return a level of three runs with about this TTFT and E2E from the due time."""
     return LevelResult(
         concurrency=512,
         load=LoadKind.RATE,
@@ -480,7 +480,7 @@ def replayed_level(ttft_ms: float, e2e_ms: float | None = None, *, unstable: boo
         requests=Requests(ok=1200),
         output_tps=Rate.of_runs([99.0, 100.0, 101.0]),
         ttft_due_ms=None if unstable else replayed_latency(ttft_ms),
-        e2e_due_ms=None if unstable else replayed_latency(e2e_ms or ttft_ms),
+        e2e_due_ms=None if unstable else replayed_latency(ttft_ms),
         open_loop=OpenLoopResult(offered_per_s=2.5, unstable=unstable, ttft_growth=0.5 if unstable else None),
         replay=ReplayResult(prompt_tokens=1000, cached_tokens=870),
     )
@@ -568,9 +568,7 @@ def test_conditions_are_lines_on_their_curves() -> None:
     assert "holds up to c = 6, perhaps up to 8, not beyond" in (result_view(result).headline or "")
 
 
-def row(
-    percent: float, low: float, high: float, *, floor: float = 1.0, significant: bool = False
-) -> DifferenceRow:
+def row(percent: float, low: float, high: float, *, significant: bool = False) -> DifferenceRow:
     return DifferenceRow(
         "Decode",
         "tok/s",
@@ -582,7 +580,7 @@ def row(
         low_percent=low,
         high_percent=high,
         significant=significant,
-        noise_floor_percent=floor,
+        noise_floor_percent=1.0,
     )
 
 

@@ -27,13 +27,10 @@ def _call(
     cached: int | None = None,
     known: int = 0,
     compacted: bool = False,
-    measured: bool = True,
     reason: EndReason = EndReason.LENGTH,
 ) -> RequestTrace:
     name = f"{lane}-{turn}-{at}"
-    place = ConversationCall(
-        lane, 0, turn, request, start, then, known, prompt - known, compacted=compacted, measured=measured
-    )
+    place = ConversationCall(lane, 0, turn, request, start, then, known, prompt - known, compacted=compacted)
     error = request_failure("http:400", "too long", at) if reason is EndReason.ERROR else None
     end = RequestEnded(
         name, at + ttft_s + decode_s, reason, error, prompt, cached, 10 if error is None else None
