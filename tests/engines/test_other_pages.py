@@ -104,22 +104,6 @@ def test_an_idle_sglang_without_other_pools_has_an_empty_cache() -> None:
     assert (lane.kv_cache_percent, lane.gauges) == (0.0, {})
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"sglang:num_queue_reqs %s",
-        b"llamacpp:requests_deferred %s",
-        b"trtllm_num_requests_waiting %s",
-        b"tgi_queue_size %s",
-    ],
-)
-@pytest.mark.parametrize("value", [b"NaN", b"-1", b"1e300"])
-def test_a_senseless_value_is_unknown(line: bytes, value: bytes) -> None:
-    """A value that is not a number, negative, infinite or absurd is unknown."""
-    (lane,) = read_page(line % value + b"\n", at=0).lanes
-    assert {**figures(lane), "per_finished_request": True} == {"lane": "0", "per_finished_request": True}
-
-
 cuts = st.tuples(st.integers(0, 20_000), st.integers(0, 60), st.binary(max_size=12))
 
 

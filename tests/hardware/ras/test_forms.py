@@ -31,24 +31,6 @@ def test_a_healthy_job_as_json() -> None:
     assert rank.error is None
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("in-flight-1", [20480, 20477]), ("in-flight-2", [21150, 21152]), ("lags-by-one", [27911, 27910])],
-)
-def test_unequal_counts(name: str, expected: list[int]) -> None:
-    """Counts of the ranks that differ."""
-    assert counts(parse_json(example(name))) == expected
-
-
-def test_a_dead_rank_is_missing() -> None:
-    """In each communicator, with its place."""
-    found = parse_json(example("dead"))
-    assert len(found.communicators) == 3
-    for comm in found.communicators:
-        (one,) = comm.missing
-        assert (comm.size, one.rank, one.host, one.pid, one.dead) == (2, 1, "192.168.100.12", 298, True)
-
-
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9])
 def test_half_an_answer_is_none(share: float) -> None:
     """An incomplete answer is refused."""
