@@ -17,7 +17,7 @@ from sparktop.model.targets import BackendTarget
 from sparktop.net import client
 from sparktop.sources.engine_http import EngineSource
 from tests.known import known
-from tests.sources.conftest import HEALTHY_PAGE, FakeClock, RawServer, Serve, answer
+from tests.sources.conftest import HEALTHY_PAGE, FakeClock, RawServer, Serve, answer, failure_of
 
 Make = Callable[..., EngineSource]
 MODELS = {"object": "list", "data": [{"id": "tiny", "max_model_len": 4096}, {"id": "other"}]}
@@ -55,13 +55,6 @@ async def poll(source: EngineSource) -> EngineSample:
     assert isinstance(sample, EngineSample), sample
     await source.settle()
     return sample
-
-
-async def fail(source: EngineSource, deadline_s: float = 2.0) -> Failure:
-    """Poll once for a failure."""
-    failure = await source.poll(deadline_s)
-    assert isinstance(failure, Failure), failure
-    return failure
 
 
 @pytest.mark.parametrize(("age", "age_s"), [("12", 12.0), ("soon", None), ("-3", None)])
@@ -122,7 +115,7 @@ async def test_only_reading_routes_are_asked(serve: Serve, watch: Make) -> None:
     source = watch(server.target())
     await poll(source)
     table["/metrics"] = answer(b"", "503 Busy")
-    await fail(source)
+    await failure_of(source)
     table["/metrics"] = answer(HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09"))
     await poll(source)
     assert set(server.paths) == {*["/props", "/metrics", "/version", "/v1/models", "/health", "/workers"]}
@@ -134,7 +127,7 @@ async def test_a_key_that_no_header_can_hold_is_told(api_key: str, serve: Serve,
     """A key with a line break or other odd characters is a clean failure, and nothing is sent."""
     server: RawServer = await serve(replies())
     source = watch(server.target(api_key=api_key))
-    failure = await fail(source)
+    failure = await failure_of(source)
     assert failure.kind is FailureKind.UNAUTHORIZED
     assert "look at its environment variable" in failure.message
     assert server.connections == 0
@@ -158,7 +151,7 @@ async def test_what_a_server_says_of_a_refusal_is_quoted(
     """Behind 401, 403 and 404 too, cleaned and without the key, beside what the user can do."""
     server: RawServer = await serve({"/metrics": answer(body, status)})
     source = watch(server.target(api_key="sk-secret"))
-    failure = await fail(source)
+    failure = await failure_of(source)
     assert said in failure.message
     assert "secret" not in failure.message
     assert "--api-key-env" in failure.message or "is the path in its URL right" in failure.message
@@ -169,7 +162,7 @@ async def test_a_redirect_is_not_followed(serve: Serve, watch: Make) -> None:
     other: RawServer = await serve(replies())
     server: RawServer = await serve({"/metrics": answer(b"", "301 Moved", f"Location: {other.url}/metrics")})
     source = watch(server.target(api_key="k"))
-    failure = await fail(source)
+    failure = await failure_of(source)
     assert failure.kind is FailureKind.REDIRECT
     assert f"127.0.0.1:{other.port}" in failure.message
     assert other.connections == 0
@@ -202,7 +195,7 @@ async def test_the_identity_is_asked_again_after_a_restart(outage: bool, serve: 
     await poll(source)
     if outage:
         table["/metrics"] = answer(b"", "503 Busy")
-        await fail(source)
+        await failure_of(source)
         table.update(replies(version="0.33.0"))
     else:
         table.update(replies(version="0.33.0", page=HEALTHY_PAGE.replace(b"1.7e+09", b"1.8e+09")))
@@ -257,7 +250,7 @@ async def test_an_engine_that_died_behind_a_living_page_is_dead(
     for _ in range(2):
         clock.now += 11.0
         seen.append(await look(source))
-    failure = await fail(source)
+    failure = await failure_of(source)
     table["/health"] = answer(b"")
     for _ in range(2):
         clock.now += 1.0
@@ -319,7 +312,7 @@ async def test_a_refusal_of_a_page_is_no_death_of_the_engine(
     source = watch((await serve(table)).target())
     await look(source)
     table["/metrics"] = table["/health"] = refusal
-    failure = await fail(source)
+    failure = await failure_of(source)
     assert failure.kind is kind
     assert said in failure.message
 
@@ -337,7 +330,7 @@ async def test_a_silent_name_server_has_words_of_its_own(
 
     monkeypatch.setattr(client, "look_up", never)
     source = watch(BackendTarget("b", "http://spark-a.lan:8000"))
-    found = await fail(source, 0.05)
+    found = await failure_of(source, 0.05)
     assert found.kind is FailureKind.DNS
     assert found.message == "no DNS answer for spark-a.lan:8000 in 0.05 s: check DNS or use its IP address"
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.model.failure import Failure, FailureKind
-from sparktop.model.node import NodeSample
+from sparktop.model.failure import FailureKind
 from sparktop.net.client import AT_ONCE_BYTES, read_beside
 from sparktop.sources.local import LocalSource
 from sparktop.sources.source import Source
 from tests.hardware.fake_driver import FakeDriver, gb10
 from tests.known import known
+from tests.sources.conftest import failure_of, sample_of
 
 AMPLE_S = 100.0
 SHORT_S = 0.02
@@ -66,8 +66,7 @@ async def test_a_poll_gives_a_sample_and_then_an_identity(source: LocalSource) -
     """Who the machine is comes with the first sample, not before."""
     as_source: Source = source
     before = source.identity
-    sample = await as_source.poll(AMPLE_S)
-    assert isinstance(sample, NodeSample)
+    sample = await sample_of(as_source)
     assert (sample.memory.total_bytes, sample.gpus[0].temperature_c) == (1024 * 1024, 50.0)
     assert (as_source.name, before) == ("spark", None)
     assert known(source.identity).driver == "580.126.09"
@@ -79,22 +78,20 @@ async def test_a_hung_read_is_a_timeout_and_piles_nothing_up(source: LocalSource
     driver.free.clear()
     driver.asked.clear()
     threads = threading.active_count()
-    late = await source.poll(SHORT_S)
-    assert isinstance(late, Failure)
+    late = await failure_of(source, SHORT_S)
     assert (late.kind, late.message) == (
         FailureKind.TIMEOUT,
         "reading this machine took longer than 0.02 s",
     )
     for _ in range(5):
-        hung = await source.poll(AMPLE_S)
-        assert isinstance(hung, Failure)
+        hung = await failure_of(source)
         assert hung.kind == FailureKind.TIMEOUT
         assert hung.message.startswith("reading this machine has hung for ")
     assert threading.active_count() == threads
     running = known(source._running)
     driver.free.set()
     await wait_for(running.result)
-    assert isinstance(await source.poll(AMPLE_S), NodeSample)
+    await sample_of(source)
     assert len(driver.threads) == 1
 
 

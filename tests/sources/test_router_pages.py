@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from sparktop.model.failure import Failure, FailureKind
+from sparktop.model.failure import FailureKind
 from sparktop.model.targets import BackendTarget
 from sparktop.sources.engine_http import EngineSource
 from sparktop.sources.router import read_counts
 from tests.known import known
-from tests.sources.conftest import OpenRouter, Serve, answer, poll_router
+from tests.sources.conftest import OpenRouter, Serve, answer, failure_of, poll_router
 
 FAILED = "litellm_deployment_failure_responses_total"
 PAGE = f"""\
@@ -81,9 +81,7 @@ async def test_a_router_that_stops_answering_is_a_failure_and_then_anything(rout
     _, source = await router(routes)
     await poll_router(source)
     routes["/metrics"] = answer(b"oops", "500 Internal Server Error")
-    failure = await source.poll(2.0)
-    assert isinstance(failure, Failure)
-    assert failure.kind is FailureKind.HTTP
+    assert (await failure_of(source)).kind is FailureKind.HTTP
     routes["/metrics"] = answer(b"hello")
     sample = await poll_router(source)
     assert sample.note is not None
@@ -94,9 +92,8 @@ async def test_a_router_given_as_a_server_is_named(serve: Serve) -> None:
     """The failure is of the kind that makes the monitor watch it as a router instead."""
     server = await serve({"/metrics": page("router-stack")})
     source = EngineSource(BackendTarget("x", server.url))
-    failure = await source.poll(2.0)
+    failure = await failure_of(source)
     await source.close()
-    assert isinstance(failure, Failure)
     assert failure.kind is FailureKind.ROUTER
     assert "is a router" in failure.message
     assert "[[routers]]" in failure.message
