@@ -14,6 +14,7 @@ from sparktop.sweep.result.results import SweepResult, TargetResult
 from sparktop.sweep.run.progress import PhaseChanged, ResultChanged, SweepEvent, SweepPhase
 from sparktop.sweep.run.runner import SweepRunner
 from sparktop.watch.monitor import Monitor
+from tests.known import known
 from tests.live.processes import STACK
 from tests.live.proxy_process import LITELLM, litellm
 
@@ -71,11 +72,9 @@ def check_counts(target: TargetResult) -> None:
             f"ttft {ttft} served {level.served_by} {[one.code for one in level.validity]}\n"
         )
         assert level.requests.failed == 0, level.requests.errors
-        assert level.each is not None
-        assert set(level.each.prompt_tokens) == {level.pp}
-        assert level.server is not None
-        assert level.server.generation_tokens == level.tokens.generated
-        assert level.server.prompt_tokens == level.tokens.prompt
+        assert set(known(level.each).prompt_tokens) == {level.pp}
+        assert known(level.server).generation_tokens == level.tokens.generated
+        assert known(level.server).prompt_tokens == level.tokens.prompt
         codes = {one.code for one in level.validity}
         assert not codes & {"count_mismatch", "foreign_traffic", "restarted", "cache_hits", "short_output"}
 
@@ -125,5 +124,4 @@ async def test_who_served_is_what_the_servers_count(
     grown = {name: round(counted.after[name] - counted.before[name]) for name in NAMES}
     assert {name: level.served_by.get(name, 0) for name in NAMES} == grown
     assert sum(grown.values()) == 24
-    assert level.balance is not None
-    sys.stdout.write(f"{level.balance['runs_test']}\n")
+    sys.stdout.write(f"{known(level.balance)['runs_test']}\n")

@@ -188,15 +188,14 @@ def test_hostile_names_stay_inside(playing: Snapshot, size: tuple[int, int]) -> 
     lanes = tuple(replace(backend.lanes[0], lane=name + str(index)) for index in range(3))
     backend = replace(backend, name=name, model=name, state_rule=name, nodes=(name,), lanes=lanes)
     backend = replace(backend, finished={name: 3.0})
-    node = playing.nodes[0]
-    assert node.sample is not None
+    node, read = playing.nodes[0], known(playing.nodes[0].sample)
     processes = tuple(GpuProcess(index, name, None) for index in range(30))
-    gpu = replace(node.sample.gpus[0], name=name, throttle_reasons=(name, name), processes=processes)
+    gpu = replace(read.gpus[0], name=name, throttle_reasons=(name, name), processes=processes)
     sample = replace(
-        node.sample,
+        read,
         gpus=(replace(gpu, throttled_percent={name: 3.0}),) * 2,
-        network=tuple(replace(link, name=name, kind=name) for link in node.sample.network),
-        sensors=tuple(replace(sensor, name=name) for sensor in node.sample.sensors),
+        network=tuple(replace(link, name=name, kind=name) for link in read.network),
+        sensors=tuple(replace(sensor, name=name) for sensor in read.sensors),
     )
     node = replace(node, name=name, sample=sample)
     fitted(backend_detail(backend, {name: node}, *size, AXIS), size[0])

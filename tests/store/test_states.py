@@ -110,8 +110,7 @@ def of(run: LimitedRun) -> Limit | None:
 def test_a_verdict_needs_some_seconds(full: LimitedRun) -> None:
     """At first there is none, and then it stands in the view of the backend."""
     assert full.play(5) == (None,)
-    (found,) = full.play(25)
-    assert found is not None
+    (found,) = map(known, full.play(25))
     assert found.kind is LimitKind.SLOTS
     assert found.line.startswith(
         "limited by slots, last 25 s: 8 of 8 run, 12 wait on average; KV cache 1 %; room for "

@@ -64,10 +64,10 @@ async def test_one_key_gives_a_table_with_a_verdict(tmp_path: Path) -> None:
             async with asyncio.timeout(60):
                 while sweeping.stage is not Stage.RUNNING:
                     await pilot.pause(0.05)
-            assert sweeping._task is not None
-            while not sweeping._task.done():
+            task = known(sweeping._task)
+            while not task.done():
                 app._redraw()  # as its timer does
-                await asyncio.wait({sweeping._task}, timeout=0.2)
+                await asyncio.wait({task}, timeout=0.2)
             await pilot.pause()
             assert "┐done┌" in text(app)
             await pilot.press("z")

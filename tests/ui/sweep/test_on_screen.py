@@ -102,10 +102,10 @@ async def test_x_twice_stops_and_says_what_is_kept(stage: SweepStage) -> None:
         await stage.over()
         assert stage.stopped_by() == "stopped by hand"
         assert "┐cancelled┌" in stage.text
-        assert stage.sweeping.path is not None
-        assert load(stage.sweeping.path).status == "cancelled"
+        path = known(stage.sweeping.path)
+        assert load(path).status == "cancelled"
         assert "2 levels done; kept in" in stage.toasts()[-1]
-        assert stage.sweeping.path.name in stage.toasts()[-1]
+        assert path.name in stage.toasts()[-1]
 
 
 async def test_a_preset_key_starts_its_preset(stage: SweepStage) -> None:
@@ -201,14 +201,10 @@ async def test_the_question_has_the_highest_level_of_the_countdown(stage: SweepS
         await stage.press("n")
         stage.app.desk.start_preset(1, None)
         await stage.pilot.pause()
-        asked = re.search(
-            r"1 to 4 requests at once, then up to (\d+) while", str(stage.top().query_one(Static).content)
-        )
+        question = str(stage.top().query_one(Static).content)
+        asked = known(re.search(r"1 to 4 requests at once, then up to (\d+) while", question))[1]
         await stage.press("y")
-        told = re.search(r"may go on to c = (\d+)", stage.text)
-        assert asked is not None
-        assert told is not None
-        assert asked[1] == told[1] != "256"
+        assert asked == known(re.search(r"may go on to c = (\d+)", stage.text))[1] != "256"
 
 
 async def test_a_sweep_that_its_guard_would_stop_at_once_is_not_offered(stage: SweepStage) -> None:
