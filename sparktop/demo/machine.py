@@ -253,7 +253,8 @@ def sample_of(at: float, condition: LoadEffects, machine: SimulatedMachine = ALO
     wave = math.sin(at / 7)
     load = condition.busy
     gpu = _gpu(condition, wave, machine)
-    cpu = _cpu(at, load, condition.host_share)
+    spinning = (condition.symptoms.engine_cpu_percent or 0.0) / 100
+    cpu = _cpu(at, load, condition.host_share, spinning)
     return node.NodeSample(
         at=at,
         cpu=cpu,
@@ -295,8 +296,11 @@ def _gpu(condition: LoadEffects, wave: float, machine: SimulatedMachine) -> node
     )
 
 
-def _cpu(at: float, load: float, host: float) -> node.CpuReading:
-    """Return the use of the cores; `host` is the share of the time in which steps wait for core 5."""
+def _cpu(at: float, load: float, host: float, spinning: float) -> node.CpuReading:
+    """Return the use of the cores; `host` is the share of the time in which steps wait for core 5.
+
+    `spinning` is the share in which the engine keeps it busy while it stands still.
+    """
     cores = tuple(
         min(
             100.0,
@@ -304,7 +308,7 @@ def _cpu(at: float, load: float, host: float) -> node.CpuReading:
             + 2 * math.sin(at / 3 + core)
             + 6 * load
             + 62 * load * _BUSY_CORES.get(core, 0.0)
-            + (100 * host if core == _STEP_CORE else 0.0),
+            + (100 * max(host, spinning) if core == _STEP_CORE else 0.0),
         )
         for core in range(len(_BIG) + len(_LITTLE))
     )
@@ -313,7 +317,7 @@ def _cpu(at: float, load: float, host: float) -> node.CpuReading:
         return node.CoreGroup(name, members, sum(cores[core] for core in members) / len(members), max_mhz)
 
     groups = (group("Cortex-X925", _BIG, 3900), group("Cortex-A725", _LITTLE, 2808))
-    return node.CpuReading(sum(cores) / len(cores), cores, len(cores), 0.4 + 2.2 * load, groups)
+    return node.CpuReading(sum(cores) / len(cores), cores, len(cores), 0.4 + 2.2 * load + spinning, groups)
 
 
 def _leaked_bytes(at: float, machine: SimulatedMachine) -> int:

@@ -241,6 +241,10 @@ _DEFINITIONS = (
     "Last: the newest; –: unknown. Token rates cover a second each, those of a snapshot 10 s. Times are UTC.",
     "TTFT and ITL are estimates within a bucket of the server's histogram, or its first or last bound.",
 )
+_JUDGED_AGAIN = (
+    "Verdicts, alerts and findings are judged again from what was recorded: a screen that had watched before "
+    "the recording can have known more."
+)
 _BALANCE_DEFINITION = "Verdicts on balance cover the time window before them; see each rule's tests."
 
 
@@ -258,7 +262,12 @@ def sections(moment: Moment, form: str, at: datetime | None = None) -> list[Sect
     tests = [*_test_sections(moment)] if on_page else []
     met = {state for shares in moment.states.values() for state in shares}
     states = (f"{state}: {STATES[state].meaning}" for state in STATES if state in met)
-    words = (*_DEFINITIONS, *((_BALANCE_DEFINITION,) if tests else ()), *states)
+    words = (
+        *_DEFINITIONS,
+        *((_JUDGED_AGAIN,) if moment.source else ()),
+        *((_BALANCE_DEFINITION,) if tests else ()),
+        *states,
+    )
     main_event = pivot(moment)
     marks = (f"{_time_words(moment, at)} {escaped(word)}" for at, word in moment.marks)
     parts: list[Section | Table] = [

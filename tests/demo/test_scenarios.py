@@ -97,3 +97,13 @@ def test_what_the_default_advises_pays() -> None:
         engines.run(120.0)
         made[strategy] = sum(engine.tally.generation_tokens for engine in engines.engines)
     assert made["simple-shuffle"] > 1.1 * made["least-busy"]
+
+
+def test_a_core_that_the_engine_keeps_busy_is_in_the_use_of_its_machine() -> None:
+    """In "cpu-step", processes and machine say the same of one core of 20."""
+    _, snapshot = watched("cpu-step", 90)
+    (server, _), (node, _) = snapshot.backends, snapshot.nodes
+    cpu = known(known(node.sample).cpu)
+    assert "the engine keeps one CPU core" in known(server.progress).why
+    assert max(cpu.core_percent) == 100.0
+    assert known(cpu.load1) >= 1.0
