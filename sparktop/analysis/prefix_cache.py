@@ -169,6 +169,8 @@ class PrefixCacheRule:
         cache, block = use.cache, use.cache.block_tokens
         grows, evicted = self._turns is not None, self._evicted()
         count, tokens, asked_tokens, cached = total
+        since = "since its start" if window_s is None else f"in the last {window_s:,.0f} s"
+        since += ", sweeps left out" if self._of_sweeps.prompts else ""
         # A draft head (MTP, EAGLE) needs the last block's hidden states: vLLM drops the last block found.
         needed = block and (1 if view.spec_accepted_per_draft is None else 2) * block
         short_percent = self._shorter_percent(use.lengths, needed) or 0.0
@@ -200,7 +202,7 @@ class PrefixCacheRule:
             fix=FINDINGS[KIND].advice(case, **values),
             sure=sure,
             severity=severity if grows else None,
-            evidence=tuple(self._evidence(view, use, total, window_s, needed)),
+            evidence=tuple(self._evidence(view, use, total, since, needed)),
             values={
                 "asked_tokens": asked_tokens,
                 "found_tokens": cached,
@@ -213,19 +215,12 @@ class PrefixCacheRule:
         )
 
     def _evidence(
-        self,
-        view: BackendView,
-        use: PrefixUse,
-        total: _PromptCounts,
-        window_s: float | None,
-        needed: int | None,
+        self, view: BackendView, use: PrefixUse, total: _PromptCounts, since: str, needed: int | None
     ) -> Iterator[tuple[str, str]]:
         """Yield (name, text) of what the finding rests on; `needed`: the fewest tokens that can be found."""
         cache, block = use.cache, use.cache.block_tokens
         least = "at least " if use.prompts is None else ""
-        since = "since its start" if window_s is None else f"in the last {window_s:,.0f} s"
-        swept = ", sweeps left out" if self._of_sweeps.prompts else ""
-        yield "looked up", f"{total.asked:,.0f} tokens of {least}{total.prompts:,.0f} prompts {since}{swept}"
+        yield "looked up", f"{total.asked:,.0f} tokens of {least}{total.prompts:,.0f} prompts {since}"
         if block is not None:
             short_percent = self._shorter_percent(use.lengths, needed)
             cannot = f", {short_percent:.0f} % cannot fill it" if short_percent else ""

@@ -927,8 +927,8 @@ def requests_checks(balance: Balance) -> tuple[RuleCheck, ...]:
     counted = (
         "the part of the fullest, by the backends' own counts"
         if balance.requests is None
-        else f"share of {busiest or 'none'} in {balance.requests:,} requests of {balance.window_s:.0f} s, "
-        "by the backends' own counts"
+        else f"share of {busiest or 'none'} in the {balance.requests:,} that came in "
+        f"{balance.window_s:.0f} s, by the backends' own counts"
     )
     return (
         RuleCheck(
