@@ -134,11 +134,10 @@ def _looks(
     history = HistoryTable(("headroom",))
     values = process(random.Random(seed))  # noqa: S311 - noise, no secret
     looked_at = 0.0
-    first = min(WARM_UP_S, leak_at)
     for number in range(int(length_s / INTERVAL_S)):
         at = number * INTERVAL_S
         history.append(at, {"headroom": next(values) - max(0.0, at - leak_at) * leak_gib_per_s})
-        if at >= first and at - looked_at >= SLOT_S:
+        if at >= min(WARM_UP_S, leak_at) and at - looked_at >= SLOT_S:
             looked_at = at
             found = trend(history.series()["headroom"], at, INTERVAL_S)
             slope = None if found is None else found.slope_bytes_per_s
