@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from msgspec import Struct
+
 from sparktop.analysis.balance.load_grid import interpolate
 from sparktop.analysis.speed_state import SLOW_CLOCK, SLOW_STEPS, THROTTLED
 from sparktop.model.event import Finding, FindingKind, Severity
@@ -18,7 +20,6 @@ from sparktop.model.explained import FINDINGS
 from sparktop.model.load import are_like_lengths
 from sparktop.model.node import ModelWeights
 from sparktop.model.snapshot import BackendView, Situation
-from sparktop.model.targets import NodeThresholds
 from sparktop.model.yardsticks import (
     BEST,
     ENGINE_VERSION,
@@ -77,10 +78,11 @@ def _are_alike(value: float, other: float, most_ratio: float = _SAME) -> bool:
 def allowed_growth(now: SteadyLoad, before: SteadyLoad) -> float:
     """Return the factor, at least 1, by which the steps of `now` may take longer for its larger batch.
 
-    Steps grow at most as their batch does, and by the part that reads the KV cache: taken as half.
+    Steps grow at most as their batch does. Reading the KV cache is taken to be half of a step, so that a
+    cache twice as full makes it half as long again.
     """
-    kv = max(1.0, max(1.0, now.kv_percent or 0.0) / max(1.0, before.kv_percent or 0.0))
-    return max(1.0, now.running / before.running, now.batch / before.batch) * (1 + (kv - 1) / 2)
+    kv_growth = max(1.0, max(1.0, now.kv_percent or 0.0) / max(1.0, before.kv_percent or 0.0))
+    return max(1.0, now.running / before.running, now.batch / before.batch) * (1 + (kv_growth - 1) / 2)
 
 
 def same_setups(basis: YardstickBasis) -> Iterator[PastSetup]:
@@ -95,16 +97,16 @@ def own_best(
 ) -> SteadyLoad | None:
     """Return the fastest load with as many requests of this server, model, version and flags.
 
-    `batch` is the tokens of a step; None: as few as any. It was reached before the Unix time `before`.
+    Its steps have about `batch` tokens; None: the fewest of all kept. Only rates that were reached before
+    the Unix time `before` count.
     """
     bests = [best for setup in same_setups(basis) for best in setup.bests if best.tps and best.at < before]
     alike = [best for best in bests if _are_alike(best.running, running)]
     if batch is None:
         batch = min((best.batch for best in alike), default=0.0)
 
-    def rank(
-        best: SteadyLoad,
-    ) -> tuple[float, float]:  # the nearest by ratios; of about as near ones the fastest
+    # The nearest load by ratios; of those that are about as near the fastest.
+    def rank(best: SteadyLoad) -> tuple[float, float]:
         distance = abs(math.log(best.running / running)) + abs(math.log(best.batch / (batch or 1.0)))
         return -round(distance, 1), best.tps or 0.0
 
@@ -113,7 +115,9 @@ def own_best(
 
 def published_at(rates: PublishedRates, running: float) -> float | None:
     """Return the published rate at this many requests, between two levels in a straight line; None beyond."""
-    counts, tps = zip(*sorted(rates.levels), strict=True) if rates.levels else ((math.inf,), (0.0,))
+    if not rates.levels:
+        return None
+    counts, tps = zip(*sorted(rates.levels), strict=True)
     return interpolate(counts, tps, running) if counts[0] <= running <= counts[-1] else None
 
 
@@ -141,12 +145,12 @@ def step_limit_tps(weights: ModelWeights, bandwidth_gb_per_s: float, generated: 
 
 
 def one_request_tps(
-    weights: ModelWeights | None, bandwidth: float | None, machines: int, cores: int
+    weights: ModelWeights | None, machine_gb_per_s: float | None, machines: int, cores: int
 ) -> float | None:
     """Return the highest tokens/s of a request alone; None where weights or a machine's GB/s are unknown."""
-    if weights is None or bandwidth is None:
+    if weights is None or machine_gb_per_s is None:
         return None
-    return step_limit_tps(weights, usable_gb_per_s(bandwidth * machines, machines, cores, 1.0), 1.0)
+    return step_limit_tps(weights, usable_gb_per_s(machine_gb_per_s * machines, machines, cores, 1.0), 1.0)
 
 
 def yardsticks(
@@ -162,10 +166,11 @@ def yardsticks(
 ) -> tuple[Yardstick, ...]:
     """Return its own best, the published rate and the limit for a decode rate of `tps` tokens/s.
 
-    `running` requests ran at once; `batch` and `generated` are the tokens and generated tokens of a step of
-    a busy engine core (None: one for each request). Its best counts if it was reached before the Unix time
-    `before`, the others if it only `decodes`, a published one if its lengths are like `lengths`: (prompt,
-    output) tokens, as far as known.
+    `running` requests ran at once. Of a step of a busy engine core, `batch` is all tokens (None: the fewest
+    that a kept best has), `generated` those that it generates (None: one for each request). Its best counts
+    if it was reached before the Unix time `before`. The published rate and the limit count if it `decodes`:
+    computes hardly any prompt. `lengths` are (prompt, output) tokens, as far as known; a published rate
+    must have similar ones.
     """
     own_stick = _best_stick(basis, tps, running, batch, before)
     if not decodes:
@@ -178,8 +183,8 @@ def yardsticks(
     )
 
 
-def _stick(name: str, source: str, tps: float, limit_tps: float) -> Yardstick:
-    return Yardstick(name, source, limit_tps, 100 * tps / limit_tps)
+def _stick(name: str, source: str, tps: float, reference_tps: float) -> Yardstick:
+    return Yardstick(name, source, reference_tps, 100 * tps / reference_tps)
 
 
 def _best_stick(
@@ -266,7 +271,6 @@ SLOWER = FindingKind.SLOWER_THAN_BEST
 _SLOWER, _CLEARS = 1.07, 1.04
 """Step time / best of the same batch from which on a server is slower than its best, and down to which it
 stays so: medians of ten looks differ by less between two starts."""
-_WARNS = NodeThresholds().slow_step_ratio
 _HELD_S = 30.0
 """Seconds for which steps must be slower."""
 _UNJUDGED_S = 300.0
@@ -296,72 +300,96 @@ class Yardsticks:
         steady = view.yardstick_basis.steady
         if not view.ok:
             return
+        if now.at - self._judged_at >= _UNJUDGED_S:
+            self._slower_since = self._slower = None
         if steady is not None:
             if steady.tps:
                 yield from _rate_findings(view, steady, steady.tps, now.wall.timestamp() - _EARLIER_S)
             self._judged_at, self._slower = now.at, self._judge_steps(now, view, steady)
-        if self._slower is not None and now.at - self._judged_at < _UNJUDGED_S:
+        if self._slower is not None:
             yield self._slower
 
     def _judge_steps(self, now: Situation, view: BackendView, steady: SteadyLoad) -> Finding | None:
         """Return that steps are slower than the best kept; None if not, or if their machine says why."""
-        basis, was_slower = view.yardstick_basis, self._slower_since is not None
         machines = [now.nodes[name] for name in view.nodes if name in now.nodes]
-        if basis.busy_s < _WARM_S or view.in_sweep or any(node.speed.word in _HELD_UP for node in machines):
-            return None
-        recent = [setup for setup in basis.setups if now.wall.timestamp() - setup.at < _OLD_S]
-        ratios = [
-            (steady.step_ms / best.step_ms / allowed_growth(steady, best), best, setup)
-            for setup in recent
-            for best in setup.bests
-            if is_same_batch(steady, best)
-        ]
-        ratio, best, setup = max(ratios, key=lambda item: item[0], default=(0.0, steady, None))
-        if setup is None or ratio < (_CLEARS if was_slower else _SLOWER):
+        is_explained = view.in_sweep or any(node.speed.word in _HELD_UP for node in machines)
+        is_judged = view.yardstick_basis.busy_s >= _WARM_S and not is_explained
+        worst = _worst_comparison(now, view, steady) if is_judged else None
+        if worst is None or worst.ratio < (_SLOWER if self._slower_since is None else _CLEARS):
             self._slower_since = None
             return None
         self._slower_since = now.at if self._slower_since is None else self._slower_since
-        if now.at - self._slower_since < _HELD_S:
-            return None
-        changed = ", ".join(changes(setup.facts, basis.facts))
-        same_facts = ", ".join(sorted(fact for fact, _ in setup.facts.items() & basis.facts.items()))
-        nothing, percent = "nothing known has changed", 100 * (ratio - 1)
-        return Finding(
-            SLOWER,
-            view.name,
-            f"steps {percent:.0f} % slower than its best: {changed or nothing}",
-            fix=FINDINGS[SLOWER].advice("something has changed" if changed else nothing),
-            severity=Severity.WARNING if ratio >= _WARNS else Severity.INFO,
-            evidence=(
-                ("now", _steps_text(steady)),
-                ("best", f"{_steps_text(best)}, {day(best.at)}"),
-                ("changed", changed or "nothing that is known"),
-                ("the same", same_facts or "nothing that is known"),
-                ("limits", f"{100 * (_SLOWER - 1):.0f} % for {_HELD_S:.0f} s, a larger batch allowed for"),
-            ),
-            values={
-                "step_ms": steady.step_ms,
-                "best_ms": best.step_ms,
-                "ratio": ratio,
-                "limit_ratio": _SLOWER,
-                "clears_below_ratio": _CLEARS,
-                "running": steady.running,
-                "changed": changed,
-            },
-        )
+        return _slower_finding(now, view, steady, worst) if now.at - self._slower_since >= _HELD_S else None
+
+
+class _Comparison(Struct, frozen=True):
+    """The steps of now beside the best of a setup for the same batch."""
+
+    ratio: float
+    """Step time / best, less what a larger batch may take longer."""
+    best: SteadyLoad
+    setup: PastSetup
+
+
+def _worst_comparison(now: Situation, view: BackendView, steady: SteadyLoad) -> _Comparison | None:
+    """Return the comparison with the highest ratio; None where no best of such a batch is kept."""
+    return max(
+        (
+            _Comparison(steady.step_ms / best.step_ms / allowed_growth(steady, best), best, setup)
+            for setup in view.yardstick_basis.setups
+            if now.wall.timestamp() - setup.at < _OLD_S
+            for best in setup.bests
+            if is_same_batch(steady, best)
+        ),
+        key=lambda comparison: comparison.ratio,
+        default=None,
+    )
+
+
+def _slower_finding(now: Situation, view: BackendView, steady: SteadyLoad, worst: _Comparison) -> Finding:
+    """Return that steps are slower than a best, with what has changed since it was reached."""
+    ratio, best, facts = worst.ratio, worst.best, view.yardstick_basis.facts
+    changed = ", ".join(changes(worst.setup.facts, facts))
+    same_facts = ", ".join(sorted(fact for fact, _ in worst.setup.facts.items() & facts.items()))
+    nothing = "nothing known has changed"
+    return Finding(
+        SLOWER,
+        view.name,
+        f"steps {100 * (ratio - 1):.0f} % slower than its best: {changed or nothing}",
+        fix=FINDINGS[SLOWER].advice("something has changed" if changed else nothing),
+        severity=Severity.WARNING if ratio >= now.thresholds.slow_step_ratio else Severity.INFO,
+        evidence=(
+            ("now", _steps_text(steady)),
+            ("best", f"{_steps_text(best)}, {day(best.at)}"),
+            ("changed", changed or "nothing that is known"),
+            ("the same", same_facts or "nothing that is known"),
+            ("limits", f"{100 * (_SLOWER - 1):.0f} % for {_HELD_S:.0f} s, a larger batch allowed for"),
+        ),
+        values={
+            "step_ms": steady.step_ms,
+            "best_ms": best.step_ms,
+            "ratio": ratio,
+            "limit_ratio": _SLOWER,
+            "clears_below_ratio": _CLEARS,
+            "running": steady.running,
+            "changed": changed,
+        },
+    )
 
 
 def _rate_findings(view: BackendView, steady: SteadyLoad, tps: float, before: float) -> Iterator[Finding]:
     """Yield the decode rate beside its yardsticks; nothing where none of them is known."""
     basis, prompt, generation = view.yardstick_basis, view.prompt_tps, view.generation_tps
-    drafts, taken, steps = view.spec_drafts_per_s, view.spec_accepted_per_draft, view.steps_per_s
-    accepted = drafts * taken / steps if drafts and taken and steps else 0.0  # a step of an engine core
+    drafts_per_s, accepted_per_draft = view.spec_drafts_per_s, view.spec_accepted_per_draft
+    accepted_per_step = 0.0  # of one engine core
+    if drafts_per_s and accepted_per_draft and view.steps_per_s:
+        accepted_per_step = drafts_per_s * accepted_per_draft / view.steps_per_s
     sticks = yardsticks(
         basis,
         tps,
         steady.running,
         steady.batch,
-        steady.running / busy_cores(basis.cores, steady.running) + accepted,
+        steady.running / busy_cores(basis.cores, steady.running) + accepted_per_step,
         before=before,
         decodes=prompt is not None and bool(generation) and prompt <= MOST_PROMPT * (generation or 0.0),
     )
@@ -386,13 +414,14 @@ def changes(earlier: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]
         if name != FLAGS:
             yield f"{name} {earlier[name]} → {now[name]}"
             continue
-        before, after = (set(f" {facts[FLAGS]}".split(_OPTION)[1:]) for facts in (earlier, now))
+        before, after = _options_of(earlier[FLAGS]), _options_of(now[FLAGS])
         yield from (f"without -{option}" for option in sorted(before - after))
         yield from (f"with -{option}" for option in sorted(after - before))
 
 
-_OPTION = " -"
-"""What stands before each option of the flags of a setup."""
+def _options_of(flags: str) -> set[str]:
+    """Return the options in the flags of a setup, each without its first dash: {"-max-num-seqs 64"}."""
+    return set(f" {flags}".split(" -")[1:])
 
 
 def _steps_text(load: SteadyLoad) -> str:

@@ -26,7 +26,7 @@ from sparktop.model.node import (
 from sparktop.model.ranks import RanksView
 from sparktop.model.router import NO_COST, NO_TOTALS, FleetView, RouterView, Scrape, SelfView, Totals
 from sparktop.model.series import Series
-from sparktop.model.targets import StateThresholds
+from sparktop.model.targets import NodeThresholds, StateThresholds
 from sparktop.model.yardsticks import PastSetup, PublishedRates, YardstickBasis
 
 PHASES = ("start", "GPU context", "weights", "compile", "KV pool", "CUDA graphs")
@@ -750,6 +750,8 @@ class Situation(Struct, frozen=True, eq=False):
     routers: tuple[RouterView, ...] = ()
     starts: tuple[PastStart, ...] = ()
     """Earlier starts of servers."""
+    thresholds: NodeThresholds = NodeThresholds()
+    """The user's limits of alerts."""
 
 
 class Rule(Protocol):

@@ -413,6 +413,7 @@ class Store:
             {name: self._node_view(track, at) for name, track in tracks.nodes.items()},
             tuple(router.view(at, group, members) for router, group in routed),
             self.starts.past(),
+            self.thresholds.nodes,
         )
 
     def _node_view(self, track: NodeTrack, at: float) -> NodeView:

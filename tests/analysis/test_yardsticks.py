@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from sparktop.analysis.yardsticks import (
+    Yardsticks,
     allowed_growth,
     changes,
     is_same_batch,
@@ -18,6 +21,7 @@ from sparktop.analysis.yardsticks import (
     yardsticks,
 )
 from sparktop.model.node import ModelWeights
+from sparktop.model.snapshot import BackendView, Situation
 from sparktop.model.yardsticks import (
     FLAGS,
     PUBLISHED,
@@ -197,3 +201,21 @@ def test_a_file_that_is_no_table(content: bytes) -> None:
     """It is refused."""
     with pytest.raises(msgspec.DecodeError):
         read_recipe(content)
+
+
+@pytest.mark.parametrize(("pause_s", "in_sweep"), [(400.0, False), (60.0, True)])
+def test_slower_steps_before_a_pause_do_not_count_after_it(pause_s: float, *, in_sweep: bool) -> None:
+    """Steps must be slower for half a minute, not seen so once before a sweep or a long pause, once after."""
+    rule, steady = Yardsticks(), SteadyLoad(0.0, 8.0, 8.0, 80.0)
+    basis = YardstickBasis(setups=(best(8.0, 150.0),), steady=steady, busy_s=1e4)
+    view = BackendView("b", "http://b:8000", "b", age_s=0.0, yardstick_basis=basis)
+
+    def is_found(at: float, view: BackendView) -> bool:
+        now = Situation(at, datetime.fromtimestamp(1762128000.0 + at, UTC), {"b": view})
+        return any(found.kind == "slower-than-best" for found in rule.look(now, view))
+
+    assert not is_found(10.0, view)
+    unseen = replace(view, in_sweep=True) if in_sweep else replace(view, yardstick_basis=YardstickBasis())
+    assert not is_found(10.0 + pause_s / 2, unseen)
+    assert not is_found(10.0 + pause_s, view)
+    assert is_found(40.0 + pause_s, view)

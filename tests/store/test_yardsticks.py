@@ -8,10 +8,11 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from sparktop.model.event import Finding
+from sparktop.model.event import Finding, Severity
 from sparktop.model.instant import Instant
 from sparktop.model.node import ModelWeights
 from sparktop.model.snapshot import Kept
+from sparktop.model.targets import NodeThresholds, Thresholds
 from sparktop.model.yardsticks import FLAGS, PublishedRates
 from sparktop.panels.board.scene import Scene
 from sparktop.panels.parts.text import row_text
@@ -141,3 +142,19 @@ def test_what_files_hold_is_recorded() -> None:
     assert again.bests[0].step_ms == pytest.approx(setup.bests[0].step_ms)
     assert played.run(120, 4) is played
     assert "% of the best published rate" in compared(played).line
+
+
+def slower_than_best(server: Server) -> list[Finding]:
+    (view,) = server.store.snapshot().backends
+    return [one for one in view.findings if one.kind == "slower-than-best"]
+
+
+@pytest.mark.parametrize(("limit", "severity"), [(1.2, Severity.WARNING), (1.3, Severity.INFO)])
+def test_slower_steps_are_a_warning_from_the_users_limit_on(limit: float, severity: Severity) -> None:
+    """By [alerts] slow_step_ratio: steps that take a quarter longer are one at 1.2, none at 1.3."""
+    server = server_of_now()
+    server.store.set_thresholds(Thresholds(nodes=NodeThresholds(slow_step_ratio=limit)))
+    server.run(140, 4)
+    server.start(Setup(driver="580.142"))
+    server.run(300, 4, slower=lambda _: 1.25)
+    assert [one.severity for one in slower_than_best(server)] == [severity]

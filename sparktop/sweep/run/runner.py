@@ -90,7 +90,7 @@ class SweepRunner:
         self._start_worker = start_worker
         self._clock = clock
         self._now = now
-        self._log = ServerLog(clock=clock)
+        self._log = ServerLog(clock=clock, thresholds=feed.thresholds.nodes)
         self._cancellation = Cancellation()
         self._guard = GuardWatch(plan.guard)
         self._estimate = Estimate(plan)

@@ -224,9 +224,12 @@ def is_mdns(url: str) -> bool:
 class ServerLog:
     """The samples of servers and machines since the sweep began, less those dropped by `forget`."""
 
-    def __init__(self, *, clock: Callable[[], float] = monotonic) -> None:
-        """Start without samples."""
+    def __init__(
+        self, *, clock: Callable[[], float] = monotonic, thresholds: NodeThresholds | None = None
+    ) -> None:
+        """Start without samples; clocks of machines are judged by `thresholds`, or by the usual ones."""
         self._clock = clock
+        self._thresholds = thresholds or NodeThresholds()
         self._servers: dict[str, list[ServerPoint]] = {}
         self._judged: dict[str, tuple[Plausibility, EngineSample]] = {}
         """What judges the samples of each server, and the newest one as it was read."""
@@ -245,7 +248,7 @@ class ServerLog:
                 since = self._silent.get(key.name, (reading.at, reading))[0]
                 self._silent[key.name] = (since, reading)
         elif isinstance(reading, NodeSample):
-            self._nodes.setdefault(key.name, _MachineSamples()).add(reading)
+            self._nodes.setdefault(key.name, _MachineSamples(self._thresholds)).add(reading)
         self.wake()
 
     def _plausible(self, key: SourceKey, sample: EngineSample) -> EngineSample:
@@ -378,6 +381,7 @@ class ServerLog:
 class _MachineSamples(Struct):
     """The samples of one machine, and the state of its clocks up to the newest one."""
 
+    thresholds: NodeThresholds
     samples: list[NodeSample] = field(default_factory=list)
     paces: dict[int, ClockPace] = field(default_factory=dict)
     """The state of each GPU's clock, by its index."""
@@ -397,7 +401,7 @@ class _MachineSamples(Struct):
                 sample.at,
                 unified=sample.memory.unified,
                 shares={name: share for name, share in gpu.throttled_percent.items() if share is not None},
-                thresholds=NodeThresholds(),
+                thresholds=self.thresholds,
             )
             for gpu in sample.gpus
         }

@@ -18,8 +18,8 @@ from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.load import concurrency_point
 from sparktop.model.node import GpuReading, MemoryReading, NetworkReading, NodeIdentity, NodeSample
-from sparktop.model.snapshot import BackendView, NodeView, Snapshot
-from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
+from sparktop.model.snapshot import BackendView, LimitKind, NodeView, Snapshot
+from sparktop.model.targets import BackendTarget, NodeTarget, NodeThresholds, RouterTarget, Watch
 from sparktop.model.yardsticks import PastSetup, PublishedRates, SteadyLoad, YardstickBasis
 from sparktop.store import SourceKey, Store
 from sparktop.sweep.generator.wire import WorkerTarget
@@ -125,6 +125,19 @@ def test_a_level_in_which_the_server_mostly_rests_is_limited_by_its_client() -> 
         log.accept(SourceKey.backend("a"), sample(float(second), float(works), 40.0 * second))
     limit = known(made.result(log, {}).limited_by)
     assert (limit.kind, limit.reason) == ("client", "no request in 75 % of the time; none waits")
+
+
+@pytest.mark.parametrize(("limit_mhz", "is_slow"), [(1000.0, False), (1500.0, True)])
+def test_a_levels_machine_is_slow_by_the_users_limit(limit_mhz: float, *, is_slow: bool) -> None:
+    """A GB10 at 1,200 MHz under load is slow where [alerts] slow_clock_mhz is 1,500."""
+    log = ServerLog(thresholds=NodeThresholds(slow_clock_mhz=limit_mhz))
+    gpu = GpuReading(0, "NVIDIA GB10", utilization_percent=96.0, sm_clock_mhz=1200, power_w=60.0)
+    memory = MemoryReading(unified=True)
+    for second in range(40):
+        log.accept(SourceKey.node("n"), NodeSample(float(second), memory=memory, gpus=(gpu,)))
+        log.accept(SourceKey.backend("a"), sample(float(second), 4.0, 40.0 * second))
+    limits = log.limits({"a": ("n",)}, {}, [(0.0, 40.0)], None)
+    assert [limit.kind is LimitKind.POWER for limit in limits.values()] == [is_slow]
 
 
 def test_a_server_rests_once_nothing_runs_or_waits() -> None:
