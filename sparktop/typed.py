@@ -96,7 +96,9 @@ def whole_number(text: str, least: int, most: int) -> int:
     value = _count(text)
     if not (least <= value <= most and value == int(value)):
         counted = f" ({value:,.0f})" if value > most and not text.strip().isdigit() else ""  # "10m"
-        raise UsageError(f"must be a whole number, {least:,} to {most:,}, not '{clean(text, 40)}'{counted}")
+        example = " such as 4k" if math.isnan(value) and most > _FACTORS["k"] else ""
+        span = f"{example}, {least:,} to {most:,}"
+        raise UsageError(f"must be a whole number{span}, not '{clean(text, 40)}'{counted}")
     return int(value)
 
 

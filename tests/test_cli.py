@@ -94,6 +94,7 @@ WRONG = [
     ("help", "did you mean '--help'"),
     ("statsu", "did you mean 'snapshot'"),
     ("ftp://host", "ftp:// is not watched"),
+    ("sweep 127.0.0.1:1 --pp 2z", "must be a whole number such as 4k, 1 to 10,000,000, not '2z'"),
     ("sweep 127.0.0.1:1 --pp 10m", "a whole number, 1 to 10,000,000, not '10m' (10,485,760)"),
     ("demo --backends 9", "argument --backends: must be a whole number, 1 to 8, not '9'"),
     ("config check x", "sparktop: there is no 'check': did you mean '--check'?"),

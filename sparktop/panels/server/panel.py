@@ -506,20 +506,21 @@ def _limit_notes(view: BackendView, limit: Limit, finding: Row, room: int | None
 
 
 def _yardstick_words(view: BackendView) -> str:
-    """Return the server's rate as shares of what it could be: "62 % of own best · 40 % of limit"."""
+    """Return the server's rate as shares of what it could be: "tok/s 62 % of own best · 40 % of limit"."""
     shares = {key: view.yardsticks.get(f"{key}_percent") for key in YARDSTICK_KEYS.values()}
-    return " · ".join(
+    words = [
         f"{share:.0f} % of {key.replace('_', ' ')}"
         for key, share in shares.items()
         if isinstance(share, float)
-    )
+    ]
+    return f"tok/s {' · '.join(words)}" if words else ""
 
 
 def _limit_beside_yardsticks(limit: Limit, yardsticks: str, room: int) -> Row:
-    """Return a limit and yardsticks, "62 % of own best · 40 % of limit", in one piece of `room` cells.
+    """Return a limit and yardsticks, "tok/s 62 % of own best", in one piece of `room` cells.
 
-    A known limit stands first, with its first part if that fits: "limited by slots: 16 of 16 run · 62 % of
-    own best · 40 % of limit". One that is not known stands last, if it fits.
+    A known limit stands first, with its first part if that fits: "limited by slots: 16 of 16 run · tok/s
+    62 % of own best". One that is not known stands last, if it fits.
     """
     if limit.kind is LimitKind.UNKNOWN:
         text = f" {yardsticks} · {limit.title}: {limit.reason} "

@@ -96,11 +96,11 @@ def test_yardsticks_stand_on_each_panel(playing: Snapshot) -> None:
     first, last = edges(playing, YARDSTICKS, width=200)
     assert "reads 262 of 273 GB/s" in first
     assert "93 % of the best published rate, 52 % of the bandwidth limit ─╯" in first
-    assert "reads 262 of 273 GB/s · 88 % of own best · 93 % of published · 52 % of limit ─" in last
+    assert "reads 262 of 273 GB/s · tok/s 88 % of own best · 93 % of published · 52 % of limit ─" in last
     assert "─now─╯" in last
     first, last = edges(playing, YARDSTICKS, width=80)
-    assert "limited by memory bandwidth · 88 % of own best · 93 % of published" in first
-    assert "limited by memory bandwidth · 88 % of own best ─" in last
+    assert "limited by memory bandwidth · tok/s 88 % of own best · 93 % of published" in first
+    assert "limited by memory bandwidth · tok/s 88 % of own best ─" in last
     assert "─now─╯" in last
 
 
