@@ -126,8 +126,7 @@ def trend_axis(at: float, interval_s: float) -> TimeAxis:
 
 def trend_row(group: WallGroup, axis: TimeAxis) -> Row:
     """Return the token rate of a group over time in `CELLS` cells; its largest sum is as high as the row."""
-    # A cell has the braille dots of an even slot and of the odd one after it, which may be still to come.
-    count = 2 * CELLS - (1 - axis.end_slot % 2)
+    count = axis.slots_in(CELLS)
     slots = range(axis.end_slot - count + 1, axis.end_slot + 1)
     views = [stated.server for stated in group.servers if isinstance(stated.server, BackendView)]
     sums = slot_values([view.history.generation_tps for view in views], slots, axis.step, known_sum)

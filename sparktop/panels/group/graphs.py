@@ -14,7 +14,7 @@ from sparktop.graphics.braille import cell_means, flip_table, lead_row
 from sparktop.graphics.cells import cell_width
 from sparktop.model.balance import Balance
 from sparktop.model.router import RouterView, Sum, stale_s
-from sparktop.model.series import known_max, known_mean, known_sum, sum_if_all_known
+from sparktop.model.series import known_max, known_mean, sum_if_all_known
 from sparktop.model.snapshot import BackendHistory, BackendView, Snapshot
 from sparktop.panels.parts.figures import LIVE, figure, heading, label, label_row, ruled_line
 from sparktop.panels.parts.graph import (
@@ -36,6 +36,8 @@ _STEPS_S = (0.25, 0.3125, 0.375, 0.5, 0.625, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0
 """Possible seconds per dot column; exact in binary, so that time slots have exact edges."""
 _SHORTEST_S = 60.0
 """Least number of seconds that the picture spans."""
+_LEAST_OF_INTERVAL = 0.99
+"""Share of the polling interval that a dot column covers at least: intervals are not exact."""
 _ABREAST = 3.0
 """Number of dot columns by which a backend's newest sample may lag behind the newest of all and still count
 as current."""
@@ -83,11 +85,14 @@ def _lines_of_backend(view: BackendView, balance: Balance) -> Iterator[tuple[str
 
 
 def strategy_of(balance: Balance, routers: Sequence[RouterView]) -> tuple[str | None, bool]:
-    """Return (routing strategy of the group or None, True if a router reports it and False if configured)."""
+    """Return (routing strategy of the group or None, whether it is known to be of the configuration only).
+
+    Where no router of `routers` has one, that of `balance` is returned: who names it is not known.
+    """
     router = next((view for view in routers if view.name == balance.group), None)
     if router is None or router.strategy is None:
-        return balance.strategy, True
-    return router.strategy, router.strategy_read
+        return balance.strategy, False
+    return router.strategy, not router.strategy_read
 
 
 def balance_axis(
@@ -95,27 +100,42 @@ def balance_axis(
 ) -> TimeAxis:
     """Return a time axis for `width` cells that covers what was watched of the time that a verdict needs.
 
-    The axis ends at the newest sample time that all backends have reached, so that no column of a graph is
-    half empty. Backends without recent samples do not count; if all lack them, the axis ends now.
+    Each dot column covers `coarse` times as long as it needs to.
     """
-    interval = 1 / balance.sample_hz if balance.sample_hz else snapshot.interval_s
+    step = coarse * _axis_step(balance, lines, snapshot, width)
+    return TimeAxis(_axis_end(lines, snapshot.at, step), step)
+
+
+def _axis_step(balance: Balance, lines: Sequence[LoadLine], snapshot: Snapshot, width: int) -> float:
+    """Return the seconds of a dot column, so that `width` cells show what was watched.
+
+    At most as long as it takes to show what a verdict needs.
+    """
+    interval_s = 1 / balance.sample_hz if balance.sample_hz else snapshot.interval_s
     wanted_s = max(_SHORTEST_S, balance.needed_s, balance.window_s)
-    fitting_steps_s = (step for step in _STEPS_S if step >= 0.99 * interval and 2 * width * step >= wanted_s)
-    widest = next(fitting_steps_s, max(_STEPS_S[-1], interval))
-    # Until the graph is full, its samples are drawn wider: the axis fits the data.
-    loads = [line.history.running for line in lines]
-    begins = [load.first_at for load in loads if load.first_at is not None]
-    span = max(_SHORTEST_S, balance.window_s, snapshot.at - min(begins, default=snapshot.at))
-    step = coarse * next(
-        (step_s for step_s in _STEPS_S if step_s < widest and 2 * width * step_s >= span), widest
+    steps_s = (
+        step for step in _STEPS_S if step >= _LEAST_OF_INTERVAL * interval_s and 2 * width * step >= wanted_s
     )
-    ends = [load.last_at for load in loads if load.last_at is not None]
-    newest = max(ends, default=snapshot.at)
-    if snapshot.at - newest >= _ABREAST * step:
-        return TimeAxis(snapshot.at, step)
+    widest = next(steps_s, max(_STEPS_S[-1], interval_s))
+    # Until the graph is full, its samples are drawn wider: the axis fits the data.
+    begins = [line.history.running.first_at for line in lines if line.history.running.first_at is not None]
+    watched_s = max(_SHORTEST_S, balance.window_s, snapshot.at - min(begins, default=snapshot.at))
+    return next((step for step in _STEPS_S if step < widest and 2 * width * step >= watched_s), widest)
+
+
+def _axis_end(lines: Sequence[LoadLine], now: float, step: float) -> float:
+    """Return the newest sample time that all backends have reached: no column of a graph is then half empty.
+
+    Backends without recent samples do not count; if all lack them, the axis ends `now`. A sample through a
+    Prometheus holds until the next is due, so with one the axis ends at the newest sample of all.
+    """
+    ends = [line.history.running.last_at for line in lines if line.history.running.last_at is not None]
+    newest_at = max(ends, default=now)
+    if now - newest_at >= _ABREAST * step:
+        return now
     if any(line.held_s for line in lines):
-        return TimeAxis(newest, step)
-    return TimeAxis(min((end for end in ends if newest - end < _ABREAST * step), default=newest), step)
+        return newest_at
+    return min((end for end in ends if newest_at - end < _ABREAST * step), default=newest_at)
 
 
 def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | None]]:
@@ -125,7 +145,7 @@ def line_slots(line: LoadLine, axis: TimeAxis, width: int) -> list[list[float | 
     """
     history = line.history
     table = (history.running, history.waiting, history.generation_tps)
-    slots = held_slots(table, axis.end_slot, axis.step, 2 * width - (1 - axis.end_slot % 2))
+    slots = held_slots(table, axis.end_slot, axis.step, axis.slots_in(width))
     if line.held_s:
         for means, series in zip(slots, table, strict=True):
             hold_last(means, series, axis.end_slot, axis.step, line.held_s)
@@ -153,16 +173,18 @@ class GroupSlots(Struct, frozen=True, eq=False):
     running: list[Slots]
     waiting: list[Slots]
     end_slot: int
-    load: ScaleTop
+    load_top: ScaleTop
     """Upper end of the scale of the loads, which a short spike does not raise."""
     group_tps: Slots
+    """Generated tokens per second of all backends; None where that of one is unknown."""
     even_tps: float | None
     """Estimated tokens per second of an even split; None where little or nothing was lost."""
     group_top: float
+    """Upper end of the scale of the group's tokens per second."""
     tps: tuple[float | None, ...]
     """Each backend's tokens per second of late, as its own panel has them."""
 
-    def loads(self, width: int) -> list[Slots]:
+    def mean_loads(self, width: int) -> list[Slots]:
         """Return each backend's running plus waiting requests, as one mean for each of `width` cells."""
         return [
             cell_means(load_slots(run, wait), width, self.end_slot)
@@ -176,13 +198,13 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
     running, waiting, speeds = ([slots[kind] for slots in slots_of_lines] for kind in range(3))
     loads = [load_slots(run, wait) for run, wait in zip(running, waiting, strict=True)]
     group = [sum_if_all_known(row) for row in zip(*speeds, strict=True)]
-    even = _even_tps(balance, lines)
+    even = _even_tps(balance, lines, axis.end)
     return GroupSlots(
         names=tuple(line.name for line in lines),
         running=running,
         waiting=waiting,
         end_slot=axis.end_slot,
-        load=top_without_spikes(loads, LEAST_LOAD),
+        load_top=top_without_spikes(loads, LEAST_LOAD),
         group_tps=group,
         even_tps=even,
         group_top=nice_ceiling(known_max((*group, even)), LEAST_TPS),
@@ -214,18 +236,17 @@ def load_slots(running: Slots, waiting: Slots) -> Slots:
     return [None if run is None else run + (wait or 0.0) for run, wait in zip(running, waiting, strict=True)]
 
 
-def _even_tps(balance: Balance, lines: Sequence[LoadLine]) -> float | None:
-    """Estimate the group's tokens/s under an even split: its mean rate plus the rate that was lost.
+def _even_tps(balance: Balance, lines: Sequence[LoadLine], end: float) -> float | None:
+    """Estimate the group's tokens/s under an even split: its mean rate up to `end` plus the rate lost.
 
-    None unless the verdict is bad, and the loss is known and large enough to be drawn; None during a sweep,
-    which chose the load.
+    None unless the verdict is bad, the rate of each backend is known, and the loss is known and large enough
+    to be drawn; None during a sweep, which chose the load.
     """
     lost = balance.lost_percent
     if not balance.word.bad or balance.in_sweep or lost is None or not _WORTH_A_LINE <= lost < 100:
         return None
-    speeds = [line.history.generation_tps for line in lines]
-    since = (speeds[0].last_at or 0.0) - balance.window_s
-    total_tps = known_sum(known_mean(value for _, value in speed.since(since)) for speed in speeds)
+    speeds = (line.history.generation_tps.since(end - balance.window_s) for line in lines)
+    total_tps = sum_if_all_known(known_mean(value for _, value in speed) for speed in speeds)
     return None if total_tps is None else total_tps / (1 - lost / 100)
 
 
@@ -291,12 +312,13 @@ _LOAD_GRADIENTS = ("running", "waiting")
 def pair_rows(slots: GroupSlots, lead_margin: float | None, width: int, height: int) -> list[Row]:
     """Draw loads of two backends and their token rate as `height` rows, or a few more if that is too small.
 
-    A `lead_margin` of 0.2 means that a backend leads if its load is at least 20 % above its even share.
+    A `lead_margin` of 0.2 means that a backend leads if its load is at least 20 % above its even share; None:
+    nobody leads.
     """
     room = height - 3  # two rules and the centre line
-    load = max(1, room * 2 // 5)
-    loads = _pair_loads(slots, lead_margin, width - GUTTER, load)
-    return [load_heading(slots, width), *loads, *group_speed(slots, width, max(2, room - 2 * load))]
+    load_height = max(1, room * 2 // 5)
+    loads = _pair_loads(slots, lead_margin, width - GUTTER, load_height)
+    return [load_heading(slots, width), *loads, *group_speed(slots, width, max(2, room - 2 * load_height))]
 
 
 def load_heading(slots: GroupSlots, width: int) -> Row:
@@ -308,20 +330,20 @@ def load_heading(slots: GroupSlots, width: int) -> Row:
     words: Row = [("─ ", "border"), ("requests" if is_pair else "requests of each", "accent")]
     words += [(" ⣿ running", "running"), (" ⡪ waiting ", "waiting")]
     words += [(f"{UP}{DOWN}", "title"), label(" has clearly more ")] if is_pair else []
-    return ruled_line(words, top_words(slots.load), width)
+    return ruled_line(words, top_words(slots.load_top), width)
 
 
 def _pair_loads(slots: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:
     up, down = zip(slots.running, slots.waiting, strict=True)
     above, below = opposed_rows(
-        up, down, width, half, slots.load.end, _LOAD_GRADIENTS, end_slot=slots.end_slot
+        up, down, width, half, slots.load_top.end, _LOAD_GRADIENTS, end_slot=slots.end_slot
     )
-    top = numbers.tick(slots.load.end)
+    top = numbers.tick(slots.load_top.end)
     counts_height = max(0, half - 1)
     first = [scale_end(_signed_name(UP, slots, 0), top), *_counts_rows(slots, 0)[:counts_height]]
     last = [*_counts_rows(slots, 1)[:counts_height], scale_end(_signed_name(DOWN, slots, 1), top)]
     empty: list[Row] = [[] for _ in range(half - len(last))]
-    first_loads, second_loads = slots.loads(width)
+    first_loads, second_loads = slots.mean_loads(width)
     strip = lead_row(first_loads, second_loads, lead_margin)
     return [
         *in_gutter(first, above),
@@ -376,7 +398,7 @@ def _load_row(slots: GroupSlots, index: int, width: int, height: int) -> list[Ro
     run, wait = newest(running), newest(waiting)
     text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
     graph = stacked_rows(
-        running, waiting, width, height, slots.load.end, ("running", "waiting"), end_slot=slots.end_slot
+        running, waiting, width, height, slots.load_top.end, ("running", "waiting"), end_slot=slots.end_slot
     )
     role = "title" if run is not None else "muted"
     gutter = _name_and_value(slots, index, (text, "warn" if wait else role))

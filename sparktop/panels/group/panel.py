@@ -223,17 +223,17 @@ def _pair_graph(balance: Balance, slots: GroupSlots, width: int, height: int) ->
     up, down = zip(slots.running, slots.waiting, strict=True)
     half = (height - 1) // 2
     gradients = ("running", "waiting")
-    drawn = opposed_rows(up, down, width, half, slots.load.end, gradients, end_slot=slots.end_slot)
+    drawn = opposed_rows(up, down, width, half, slots.load_top.end, gradients, end_slot=slots.end_slot)
     words, short = (
         [(f"{UP}{above}", "running"), (f" {DOWN}{below}", "running")]
         for above, below in (slots.names, short_names(slots.names))
     )
     rows = [
-        caption([label("requests "), *words], top_words(slots.load), width, words, short),
+        caption([label("requests "), *words], top_words(slots.load_top), width, words, short),
         *drawn[0],
     ]
     if (height - 1) % 2:
-        first, second = slots.loads(width)
+        first, second = slots.mean_loads(width)
         rows.append(lead_runs(lead_row(first, second, balance.lead_margin)))
     return [*rows, *drawn[1]]
 
@@ -253,13 +253,13 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
         (emptiest, nothing),
         width,
         half,
-        shown.load.end,
+        shown.load_top.end,
         ("running", "waiting"),
         end_slot=shown.end_slot,
     )
     words: list[Run] = [(f"{UP}most", "running"), (f" {DOWN}least", "running")]
     rows = [
-        caption([label("requests "), *words], top_words(shown.load), width, words),
+        caption([label("requests "), *words], top_words(shown.load_top), width, words),
         *above,
     ]
     if (height - 1) % 2:

@@ -90,10 +90,10 @@ def verdict_pieces(balance: Balance, routers: Sequence[RouterView], *, short: bo
             pieces.append(label_row("lead changes ", pace, "/min"))
         pieces += [*starved, *_lost_pieces(balance)]
     pieces += _window_pieces(balance)
-    strategy, reported = strategy_of(balance, routers)
+    strategy, is_configured = strategy_of(balance, routers)
     if strategy is not None:
         name = figure(fit(strategy, min(24, cell_width(strategy))))
-        pieces.append(label_row("strategy ", name, "" if reported else " (config)"))
+        pieces.append(label_row("strategy ", name, " (config)" if is_configured else ""))
     return pieces
 
 

@@ -162,15 +162,21 @@ class TimeAxis:
         """Number of the newest time slot; slot 0 begins at time 0 of the monotonic clock."""
         return int(self.end // self.step)
 
+    def slots_in(self, width: int) -> int:
+        """Return how many time slots `width` cells show.
+
+        A cell shows two slots, an even one and the next, so the newest cell may show only one slot.
+        """
+        return 2 * width - (1 - self.end_slot % 2)
+
     def values(self, series: Series, width: int) -> list[float | None]:
         """Return the means of `series` in the time slots that `width` cells show; None where unknown.
 
-        A cell shows two slots, an even one and the next, so the newest cell may show only one slot. A value
-        holds until the next sample is due.
+        A value holds until the next sample is due.
         """
         cached = self._read.get((series, width))
         if cached is None:
-            cached = _slot_means(series, self.end_slot, self.step, 2 * width - (1 - self.end_slot % 2))
+            cached = _slot_means(series, self.end_slot, self.step, self.slots_in(width))
             self._read[series, width] = cached
         return cached
 

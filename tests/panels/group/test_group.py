@@ -126,6 +126,21 @@ def test_a_picture_does_not_begin_minutes_before_it_was_watched() -> None:
     assert 80.0 <= 2 * 80 * axis.step <= 120.0
 
 
+def test_the_rate_of_an_even_split_needs_that_of_each_backend() -> None:
+    """Without one there is no line, nor of all that is remembered: the window ends where the graphs do."""
+    shown = traced("cooldown-c64")
+    known = {"running": 32.0, "waiting": 0.0, "generation_tps": 100.0}
+    points = [
+        (shown.at - 1000 + time, {**known, "generation_tps": 9e3} if time < 700 else known)
+        for time in range(999)
+    ]
+    backends = tuple(with_history(view, points) for view in shown.backends)
+    balance = (replace(shown.balance[0], lost_percent=20.0),)
+    for watched, words in ((backends, ["250 if even"]), (backends[1:], [])):
+        rows = picture(replace(shown, balance=balance, backends=watched), 120, 34)
+        assert re.findall(r"\d+ if even", "\n".join(rows)) == words
+
+
 def test_the_last_rate_of_a_server_that_fails_is_not_in_the_sum() -> None:
     """The sum is then a lower bound, as in the header."""
     shown = traced("shuffle-c64")
