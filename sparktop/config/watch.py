@@ -72,8 +72,8 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
     API keys and tokens come from `env`.
     """
 
-    def make_each(kind: type[T], tables: Iterable[Plain], **shared: Any) -> tuple[T, ...]:  # noqa: ANN401 - of any field
-        return tuple(_make(kind, table, path, env, **shared) for table in tables)
+    def make_each(kind: type[T], tables: Iterable[Plain]) -> tuple[T, ...]:
+        return tuple(_make(kind, table, path, env) for table in tables)
 
     def table(name: str) -> Plain:
         settings_of_table: Plain = settings.get(name, {})
@@ -82,17 +82,18 @@ def watch_of(settings: Plain, path: Path, env: Mapping[str, str]) -> Watch:
     routers, files = settings.get("routers", ()), settings.get("target_files", ())
     watched = [router for router in routers if router.get("watched", True)]
     others = [router for router in routers if not router.get("watched", True)]
-    shared = {**table("recorder"), **table("diagnosis")}
+    # The keys of these tables are fields of `Watch` itself.
+    flat_tables = {**table("recorder"), **table("diagnosis")}
     return _make(
         Watch,
-        {**settings, **shared},
+        {**settings, **flat_tables},
         path,
         env,
         nodes=make_each(NodeTarget, settings.get("nodes", ())),
         backends=make_each(BackendTarget, settings.get("backends", ())),
         routers=make_each(RouterTarget, watched),
         sweep_routers=make_each(RouterTarget, others),
-        target_files=tuple(_absolute_path(name, path, env) or name for name in files),
+        target_files=tuple(absolute_path(name, path, env) for name in files),
         prometheus=make_each(
             PrometheusTarget, ({"name": "prometheus", **given} for given in settings.get("prometheus", ()))
         ),
@@ -123,9 +124,7 @@ def _make(kind: type[T], table: Plain, path: Path, env: Mapping[str, str], **oth
         if f"{name}_env" in table:
             values[name] = _variable_value(table[f"{name}_env"], env)
         elif key in table:
-            values[name] = (
-                _absolute_path(table[key], path, env) if name in FILES else _with_tuples(table[key])
-            )
+            values[name] = absolute_path(table[key], path, env) if name in FILES else _with_tuples(table[key])
     return kind(**{**values, **others})
 
 
@@ -144,7 +143,7 @@ def _event_settings(table: Plain, path: Path, env: Mapping[str, str]) -> EventSe
     """
     program, *arguments = table.get("hook") or [""]
     if "/" in program:
-        program = _absolute_path(program, path, env) or program
+        program = absolute_path(program, path, env)
     hook = (program, *arguments) if program else ()
     severity = Severity(table["severity"]) if "severity" in table else EventSettings().severity
     return _make(EventSettings, table, path, env, severity=severity, hook=hook)
@@ -153,7 +152,8 @@ def _event_settings(table: Plain, path: Path, env: Mapping[str, str]) -> EventSe
 def _sweep_spec(table: Plain, path: Path, env: Mapping[str, str]) -> SweepSpec:
     """Return a preset of the load generator; files are relative to the folder of the file `path`."""
     workload = table.get("workload")
-    is_file = workload is not None and workload.endswith(".toml")
+    if workload is not None and workload.endswith(".toml"):
+        workload = absolute_path(workload, path, env)
     return _make(
         SweepSpec,
         table,
@@ -161,7 +161,7 @@ def _sweep_spec(table: Plain, path: Path, env: Mapping[str, str]) -> SweepSpec:
         env,
         prompt_lengths=tuple(table.get("prompt_lengths") or ([table["pp"]] if "pp" in table else ())),
         depths=tuple(dict.fromkeys(table.get("depths", ()))),
-        workload=_absolute_path(workload, path, env) if is_file else workload,
+        workload=workload,
         extra_body=table.get("extra_body", {}),
     )
 
@@ -171,13 +171,11 @@ def _variable_value(variable: str | None, env: Mapping[str, str]) -> str | None:
     return (env.get(variable) or PUBLIC_KEYS.get(variable)) if variable else None
 
 
-def _absolute_path(name: str | None, path: Path, env: Mapping[str, str]) -> str | None:
-    """Return the absolute path of a file that the configuration file `path` names; None if `name` is None.
+def absolute_path(name: str, path: Path, env: Mapping[str, str]) -> str:
+    """Return the absolute path of a file that the configuration file `path` names.
 
     A relative name is relative to the configuration's folder; "~/" stands for the home directory.
     """
-    if name is None:
-        return None
     home = env.get("HOME", "")
     if name.startswith("~/") and home.startswith("/"):
         return str(Path(home, name[2:]))
@@ -203,6 +201,8 @@ def warnings_of(settings: Plain, path: Path, text: str, env: Mapping[str, str]) 
     first_with: dict[tuple[object, object], tuple[str | int, ...]] = {}
     for key_path, table in tables:
         kind = key_path[0]
+        if not table.get("watched", True):
+            continue
         first = first_with.setdefault((kind, table.get("url")), key_path)
         if kind in {"backends", "routers"} and first != key_path:
             found.append(((*key_path, "url"), f"is that of {kind}[{first[1]}], too: its figures count twice"))
@@ -251,15 +251,15 @@ class Needs(Struct, frozen=True):
 def needs_of(path: Path) -> Needs:
     """Return what the configuration file `path` needs; invalid settings are passed over.
 
-    Relative names are relative to the file's folder, and "~" is the home of the user who runs this.
+    Names of files are as of `absolute_path`, for the user who runs this.
     """
-    config_path = path.expanduser().absolute()
+    config_path = path.absolute()
     try:
         values = [*_texts_in(tomllib.loads(read_config(config_path)[0]))]
     except (ConfigError, ValueError, RecursionError):
         return Needs(files=(config_path,))
     names = [value for key, value in values if key in _CERTIFICATES_AND_KEYS]
-    files = [config_path.parent / Path(name).expanduser() for name in names]
+    files = [Path(absolute_path(name, config_path, os.environ)) for name in names]
     return Needs(any(key.endswith("_env") for key, _ in values), (config_path, *files))
 
 

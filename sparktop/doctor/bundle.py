@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from sparktop import __version__
 from sparktop.config.schema import SETTINGS, Config, ValueKind
-from sparktop.config.watch import variable_words
+from sparktop.config.watch import absolute_path, variable_words
 from sparktop.doctor.check import Check
 from sparktop.doctor.machine import installed_version
 from sparktop.doctor.network import is_address
@@ -219,7 +219,7 @@ def redactor_of(
     hosts = [urlsplit(target.url).hostname or "" for target in targets if target.url]
     ssh = [target.ssh.rpartition("@") for target in watch.nodes if target.ssh]
     of_environment = [value for name, value in env.items() if _SECRET_VARIABLE.search(name)]
-    of_file = _secrets_of({} if config is None else config.settings, env)
+    of_file = () if config is None else _secrets_of(config.settings, config.path, env)
     return Redactor(
         secrets=[*(value for value in of_environment if len(value) >= _SHORTEST_SECRET), *of_file],
         hosts=[*own_names, *hosts, *watch.discover, *(host for _, _, host in ssh)],
@@ -228,25 +228,28 @@ def redactor_of(
     )
 
 
-def _secrets_of(value: object, env: Mapping[str, str], key: str = "") -> Iterable[str]:
-    """Yield the secrets that settings hold or name: values of variables, first lines of files, headers."""
+def _secrets_of(value: object, path: Path, env: Mapping[str, str], key: str = "") -> Iterable[str]:
+    """Yield the secrets that settings of the file `path` hold or name.
+
+    These are values of variables, first lines of files, and headers.
+    """
     if isinstance(value, dict):
         for name, part in value.items():
-            yield from _secrets_of(part, env, key if key in _SECRET_KEYS else str(name))
+            yield from _secrets_of(part, path, env, key if key in _SECRET_KEYS else str(name))
     elif isinstance(value, list):
         for part in value[1:] if key == "hook" else value:  # the first word of a hook is its program
-            yield from _secrets_of(part, env, key)
+            yield from _secrets_of(part, path, env, key)
     elif isinstance(value, str):
-        yield from _secrets_of_text(value, env, key)
+        yield from _secrets_of_text(value, path, env, key)
 
 
-def _secrets_of_text(text: str, env: Mapping[str, str], key: str) -> list[str]:
+def _secrets_of_text(text: str, path: Path, env: Mapping[str, str], key: str) -> list[str]:
     """Return the secrets that a text of the settings, under `key`, holds or names."""
     if key in _SECRET_KEYS or key == "basic_user":
         return [text] if len(text) >= _SHORTEST_SECRET else []
     if key.endswith("_env"):
         return [env[text]] if env.get(text) else []
-    return _first_line(Path(text).expanduser()) if key in _TOKEN_FILES else []
+    return _first_line(Path(absolute_path(text, path, env))) if key in _TOKEN_FILES else []
 
 
 def _first_line(path: Path) -> list[str]:

@@ -16,7 +16,7 @@ from sparktop.commands.config import write_targets
 from sparktop.config.checks import MOST
 from sparktop.config.from_targets import toml_of_targets
 from sparktop.config.schema import SETTINGS, check, load
-from sparktop.config.watch import default_toml
+from sparktop.config.watch import default_toml, needs_of
 from sparktop.errors import ConfigError, UsageError
 from sparktop.files import find_config
 from sparktop.model.failure import Failure, FailureKind
@@ -156,12 +156,27 @@ def test_a_missing_variable_is_a_warning(tmp_path: Path) -> None:
     assert config.watch({}).backends[0].api_key is None
 
 
+def test_the_files_that_a_service_needs_are_named_as_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative to the file, or to the own home; another user's home is a folder of that name."""
+    monkeypatch.setenv("HOME", "/home/me")
+    node = '[[nodes]]\nname = "{0}"\nvia = "agent"\nurl = "http://{0}:9750"\ntls_ca = "{0}"\n'
+    file = written(tmp_path, "".join(map(node.format, ("~/a", "~nobody-here/b", "c"))))
+    wanted = (Path("/home/me/a"), tmp_path / "~nobody-here/b", tmp_path / "c")
+    assert needs_of(file).files == (file, *wanted)
+
+
 def test_a_server_that_is_listed_twice_is_a_warning(tmp_path: Path) -> None:
-    """Its figures would count twice, under whatever names; routers and backends may share an address."""
+    """Its figures would count twice, under whatever names; routers and backends may share an address.
+
+    Of a router that is not watched no figure counts.
+    """
     text = "".join(
         f'[[{kind}]]\nname = "{name}"\nurl = "http://127.0.0.1:8000{path}"\n'
         for kind, name, path in (("backends", "a", ""), ("backends", "b", "/"), ("routers", "c", ""))
     )
+    text += '[[routers]]\nname = "d"\nurl = "http://127.0.0.1:8000"\nwatched = false\n'
     (line,) = load(written(tmp_path, text)).warnings({})
     assert line.endswith(":6: key 'backends[1].url' is that of backends[0], too: its figures count twice")
 

@@ -26,7 +26,7 @@ ssh = "freya@mimir.acme-labs.com"
 name = "odin"
 via = "agent"
 url = "http://odin.fjord.lan:9750"
-token_file = "{folder}/odin.token"
+token_file = "odin.token"
 [[backends]]
 name = "mimir-llm"
 url = "http://mimir.acme-labs.com:8000"
@@ -36,15 +36,16 @@ nodes = ["mimir-rack"]
 [[routers]]
 name = "gate"
 url = "http://192.0.2.17:4000"
-deployments = {{ "gate-7" = "mimir-llm" }}
+deployments = { "gate-7" = "mimir-llm" }
 [[prometheus]]
 url = "http://[2001:db8::beef]:9090"
-headers = {{ X-Scope-OrgID = "team-loki" }}
+bearer_file = "~nobody-here/token"
+headers = { X-Scope-OrgID = "team-loki" }
 [[sweeps]]
 name = "ours"
 concurrency = [1, 4]
-extra_body = {{ user = "brynhild" }}
-headers = {{ X-Tenant = "asgard" }}
+extra_body = { user = "brynhild" }
+headers = { X-Tenant = "asgard" }
 [events]
 webhook = "https://hooks.example.org/T0/WEBHOOKPATH"
 hook = ["/home/freya/bin/notify", "--key", "hunter22"]
@@ -68,7 +69,7 @@ PLANTED = (
 def made_bundle(folder: Path) -> dict[str, Any]:
     (folder / "odin.token").write_text("odintoken\n", encoding="utf-8")
     (folder / "log").write_text(LOG, encoding="utf-8")
-    config = check(Path("/home/freya/sparktop.toml"), CONFIG.format(folder=folder))
+    config = check(folder / "sparktop.toml", CONFIG)
     checks = [
         Check("name mimir.acme-labs.com", Status.FAIL, "does not resolve", "ping mimir.acme-labs.com"),
         Check("mimir-llm port", Status.OK, "192.0.2.17:8000 takes connections"),
