@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from sparktop.analysis.placement import is_address
 from sparktop.errors import UsageError
 from sparktop.files import read_bounded
 from sparktop.model.targets import AGENT_PORT
@@ -206,11 +207,7 @@ def is_own(header: str | None, names: Collection[str]) -> bool:
         return False
     if url_parts.netloc != header.strip() or "@" in url_parts.netloc:
         return False
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return host.lower() in names
-    return True
+    return is_address(host) or host.lower() in names
 
 
 def is_foreign(headers: Mapping[str, str]) -> bool:

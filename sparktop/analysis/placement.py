@@ -306,6 +306,15 @@ def url_host(url: str | None) -> str | None:
         return None
 
 
+def public_url(url: str) -> str | None:
+    """Return a URL without user name, password, query and fragment, which may be secrets; None for no URL."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl() or None
+
+
 def _ssh_host(target: str | None) -> str | None:
     """Return the host of an ssh destination: host, user@host or ssh://user@host:port; None if it is empty."""
     if not target:
@@ -313,6 +322,15 @@ def _ssh_host(target: str | None) -> str | None:
     if target.startswith("ssh://"):
         return url_host(target)
     return target.rsplit("@", 1)[-1]
+
+
+def is_address(host: str) -> bool:
+    """Return whether `host` is an IP address and not a name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def normal_host(name: str | None) -> str:

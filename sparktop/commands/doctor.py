@@ -116,7 +116,7 @@ def _write_bundle(checks: list[Check], watch: Watch, config: Config | None) -> N
     # Late: as above.
     from pathlib import Path
 
-    from sparktop.doctor.bundle import bundle, last_lines, redactor_of
+    from sparktop.doctor.bundle import bundle, bundle_privacy, last_lines
     from sparktop.doctor.check import to_json
     from sparktop.files import write_whole
     from sparktop.logfile import log_path
@@ -126,7 +126,7 @@ def _write_bundle(checks: list[Check], watch: Watch, config: Config | None) -> N
     users = [os.environ.get(name, "") for name in ("USER", "LOGNAME", "SUDO_USER")]
     with suppress(KeyError, OSError):  # a user without an entry in the list of users
         users.append(getpass.getuser())
-    redactor = redactor_of(
+    privacy = bundle_privacy(
         watch,
         config,
         os.environ,
@@ -134,7 +134,7 @@ def _write_bundle(checks: list[Check], watch: Watch, config: Config | None) -> N
         users=users,
     )
     document = bundle(
-        checks, lambda redacted: to_json(redacted, now), config, last_lines(log_path(os.environ)), redactor
+        checks, lambda redacted: to_json(redacted, now), config, last_lines(log_path(os.environ)), privacy
     )
     path = Path(f"sparktop-bundle-{now:%Y%m%dT%H%M%SZ}.json").absolute()
     try:

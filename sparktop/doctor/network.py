@@ -6,11 +6,11 @@ The operations are name resolution and TCP connections.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import time
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
+from sparktop.analysis.placement import is_address
 from sparktop.doctor.check import Check, Status
 from sparktop.model.text import clean, host_port
 from sparktop.net.failure import look_up, timeout_error, transport_error
@@ -107,15 +107,6 @@ async def check_names(hosts: Iterable[str], network: Network) -> dict[str, Check
 def host_key(host: str) -> str:
     """Return a host name in the spelling used for comparison: lower case, no trailing dot."""
     return host.lower().removesuffix(".")
-
-
-def is_address(host: str) -> bool:
-    """Return whether `host` is an IP address and not a name."""
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
 
 
 async def _check_name(host: str, network: Network) -> Check:

@@ -783,20 +783,16 @@ def _scraped_servers(snapshot: Snapshot) -> list[FleetServer]:
     return [server for view in snapshot.fleets if view.fleet for server in view.fleet.servers]
 
 
-def _known_hosts(snapshot: Snapshot, targets: Sequence[Target]) -> Iterator[str]:
+def _known_hosts(snapshot: Snapshot, targets: Sequence[Target]) -> Iterator[str | None]:
     """Yield the addresses and host names that are known of servers and machines."""
     sources = (*snapshot.backends, *snapshot.routers, *snapshot.fleets, *_scraped_servers(snapshot), *targets)
     urls = [source.url for source in sources]
     for router in snapshot.routers:
         urls += [deployment.address for deployment in router.sample.deployments or ()]
-    yield from filter(None, map(url_host, urls))
+    yield from map(url_host, urls)
     for node in snapshot.nodes:
-        yield from node.identity.addresses
-        if node.identity.hostname:
-            yield node.identity.hostname
-    for target in targets:
-        if isinstance(target, NodeTarget) and target.ssh:
-            yield from (target.ssh, target.ssh.rpartition("@")[2])
+        yield from (node.identity.hostname, *node.identity.addresses)
+    yield from (target.ssh for target in targets if isinstance(target, NodeTarget))
 
 
 def _private_copy(value: Any, field: str, privacy: Privacy) -> Any:  # noqa: ANN401 - any part of a moment

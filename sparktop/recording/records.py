@@ -16,13 +16,13 @@ from datetime import UTC, datetime
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
-from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from sparktop import __version__
+from sparktop.analysis.placement import public_url
 from sparktop.engines import PageError, read_page
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.event import Alert, Event, Severity
@@ -79,12 +79,6 @@ _TEXT = 300
 """Most characters of a text that is read."""
 
 
-def public_url(url: str) -> str:
-    """Return an address without user name, password, query and fragment."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
 def target_fields(target: Target) -> dict[str, object]:
     """Return the public fields of a target, with its kind."""
     fields: dict[str, object] = {
@@ -92,7 +86,7 @@ def target_fields(target: Target) -> dict[str, object]:
     }
     fields["kind"] = key_of(target).kind.value
     if target.url is not None:
-        url = public_url(target.url)
+        url = public_url(target.url) or ""
         # Replicas on a node of Ray have one address, which a fragment tells apart.
         if isinstance(target, BackendTarget) and target.scrape is not None:
             url += "".join(target.url.partition("#")[1:])

@@ -11,10 +11,10 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from sparktop.analysis.placement import public_url
 from sparktop.engines.document import amount, entries, field, parse, words
 from sparktop.engines.exposition import Family, Reader
 from sparktop.engines.router_pages import (
@@ -368,7 +368,7 @@ def _read_deployments(answer: object) -> tuple[Deployment, ...] | None:
     for entry in deployment_entries[:_MOST_DEPLOYMENTS]:
         name = words(field(entry, "model_info", "id"), _ID_LIMIT)
         if name is not None:
-            address = _public_address(field(entry, "litellm_params", "api_base"))
+            address = public_url(words(field(entry, "litellm_params", "api_base"), _ADDRESS_LIMIT) or "")
             asks_for = words(field(entry, "litellm_params", "model"))
             offered = words(field(entry, "model_name"))
             weight = _read_weight(entry, deployment_entries)
@@ -388,18 +388,3 @@ def _read_weight(entry: object, listed: Sequence[object]) -> float | None:
         if amount(field(first_entry, "litellm_params", name), _MOST_WEIGHT) is not None:
             return amount(field(entry, "litellm_params", name), _MOST_WEIGHT) or 0.0
     return None
-
-
-def _public_address(address: object) -> str | None:
-    """Return a URL without its user name, password, query and fragment, which may hold secrets.
-
-    Return None for anything but a usable URL.
-    """
-    text = words(address, _ADDRESS_LIMIT)
-    if text is None:
-        return None
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return None
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl() or None

@@ -12,8 +12,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from sparktop.config.schema import check
-from sparktop.doctor.bundle import Redactor, bundle, last_lines, redactor_of
+from sparktop.doctor.bundle import bundle, bundle_privacy, last_lines
 from sparktop.doctor.check import Check, Status, to_json
+from sparktop.report.privacy import Privacy
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 CONFIG = """
@@ -55,12 +56,13 @@ LOG = """\
 2026-11-29 12:00:00,000 ERROR sparktop.net.client: connect to thor-9 failed, as 7a:9 does
   File "/home/freya/.venv/lib/site-packages/sparktop/net/client.py", line 12, in get
 ConnectionError: http://admin:swordfish@thor-9:8443/v1?key=abc: HEIMDALL.fjord.lan is 192.0.2.17:4000
-mac 48:b0:2d:aa:bb:cc token=plainsecret Bearer xyz.abcdef unnamed-key-1 loki@10.1.2.3 fe80::77%eth0 sif:8000
+mac 48:b0:2d:aa:bb:cc token=plainsecret Bearer xyz.abcdef unnamed-key-1 loki@10.1.2.3 sif:8000
+fe80::77%eth0 at:fe80::78
 key q1w2e3r4t5y6u7i8o9p0q1w2e3r4t5y6u7i8 of Freya at mimir (mimir.acme-labs.com), 127.0.0.1:8000 and vllm
 """
 PLANTED = (
     *("freya", "mimir", "odin", "acme", "fjord", "thor", "heimdall", "loki", "sif", "brynhild", "asgard"),
-    *("192.0.2", "2001:db8", "beef", "10.1.2.3", "fe80::77", "48:b0:2d"),
+    *("192.0.2", "2001:db8", "beef", "10.1.2.3", "fe80::7", "48:b0:2d"),
     *("mimirkey77", "unnamed-key-1", "odintoken", "hunter22", "WEBHOOKPATH", "swordfish", "plainsecret"),
     *("xyz.abcdef", "q1w2e3r4", "gate-7", "this-host", "admin"),
 )
@@ -75,10 +77,10 @@ def made_bundle(folder: Path) -> dict[str, Any]:
         Check("mimir-llm port", Status.OK, "192.0.2.17:8000 takes connections"),
         Check("memory", Status.OK, "/home/freya/x is 128 GiB, vLLM 0.11.0; odin and odintoken"),
     ]
-    redactor = redactor_of(
+    privacy = bundle_privacy(
         config.watch(ENV), config, ENV, own_names=["this-host", "localhost"], users=["freya", ""]
     )
-    return bundle(checks, lambda some: to_json(some, NOW), config, last_lines(folder / "log"), redactor)
+    return bundle(checks, lambda some: to_json(some, NOW), config, last_lines(folder / "log"), privacy)
 
 
 def test_nothing_planted_survives(tmp_path: Path) -> None:
@@ -116,8 +118,8 @@ def test_no_address_and_no_host_of_a_url_survives(address: IPv4Address | IPv6Add
     """Any address and any host is replaced, however a text has them, and by the same stand-in again."""
     assume(not address.is_loopback and not address.is_unspecified)
     shown = f"[{address}]" if address.version == 6 else str(address)
-    redactor = Redactor()
-    text = redactor.text(f"http://{host}:8000 {host} at {address}, {shown}:80 ({address}). ssh me@{host}")
+    privacy = Privacy(anonymous=True, numbered=True)
+    text = privacy.text(f"http://{host}:8000 {host} at {address}, {shown}:80 ({address}). ssh me@{host}")
     assert str(address) not in text
     assert host not in text
     assert text.count("address-1") == 3

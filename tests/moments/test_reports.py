@@ -209,7 +209,8 @@ def test_addresses_are_shown_on_request_only(moment: Moment, form: str) -> None:
 def test_an_anonymous_report_has_no_name_path_or_address(recorded: Recorded) -> None:
     """An anonymous report has aliases; no name, path, address, message or reason gets through."""
     shown = recorded.live[OUTAGE_S - 10]
-    words = "canary-a on canary-n read /home/canary/m from canary-host:8000 and 10.9.8.7, token=canary"
+    words = "canary-a on Canary-N read /home/canary/m of canaryuser@canary-host:8000"
+    words += " and 10.9.8.7, token=canary, canaryuser in -v x:/home/canary3"
     now = shown.taken_at - timedelta(seconds=1)
     backend = replace(shown.backends[1], name="canary-a", url="http://canary-host:8000")
     backend = replace(backend, model="/srv/canary/gpt-oss", group="canary-g")

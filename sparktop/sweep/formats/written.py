@@ -17,6 +17,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from sparktop.analysis.placement import url_host
 from sparktop.errors import UsageError
 from sparktop.files import SHARED, write_whole
 from sparktop.model.load import LoadKind, LoadMode
@@ -238,7 +239,7 @@ class SweepPrivacy(Privacy):
 
     def of_result(self, result: SweepResult) -> SweepResult:
         """Return a copy of a sweep's result that has only what the report may show."""
-        self.know(*_names_of(result))
+        self.know(*_names_of(result), hosts=(url_host(target.url) for target in result.targets))
         return SweepResult.model_validate(self._tree(result.to_json(), "", by_name=False))
 
     def of_series(self, series: Sequence[LevelSeries]) -> list[LevelSeries]:
@@ -286,7 +287,7 @@ class SweepPrivacy(Privacy):
     def _shown_key(self, name: str, of: str, *, by_name: bool) -> str:
         if of in _MACHINES:
             return self._machines.get(name, name)
-        return self._names.get(name, self._machines.get(name, name)) if by_name else name
+        return self._aliases.get(name, name) if by_name else name
 
     def _shown_text(self, text: str, key: str) -> str:
         if _FIXED.fullmatch(key):

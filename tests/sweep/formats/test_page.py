@@ -214,7 +214,10 @@ def test_no_format_holds_a_secret(form: str, privacy: SweepPrivacy) -> None:
 def test_addresses_are_shown_only_on_request(form: str) -> None:
     """Names stand for the servers; a request shows the address without user and query."""
     result = secret_sweep()
-    assert "10.1.2" not in sweep_report(result, form)
+    odd = TargetResult(name="odd", url="http://thor-9:8000", error="thor-9 refused")
+    shown = sweep_report(result.with_target(odd), form)
+    assert "10.1.2" not in shown
+    assert "thor-9" not in shown
     if form in {"md", "html", "json"}:
         assert "https://10.1.2.3:4000/v1" in sweep_report(result, form, SweepPrivacy(addresses=True))
 
