@@ -37,8 +37,8 @@ SHORT, FITS, HELD = FindingKind.START_SHORT, FindingKind.START_FITS, FindingKind
 CONTEXT_BYTES, _CONTEXT_GPU_BYTES = round(2.6 * GIB), round(0.6 * GIB)
 """What vLLM's process has taken of a GB10 before it reads what is free: 2.6 to 2.7 GiB (llamastash #81).
 The second is the same of a GPU with memory of its own: its context."""
-LEAST_SHARE = 0.9
-"""Share of memory that vLLM asks for without an option, at least: 0.9, 0.92 in newer versions."""
+LEAST_SHARE, MOST_SHARE = 0.9, 0.92
+"""Shares of memory that vLLM asks for without an option: in older and in newer versions."""
 _CLEARLY_BYTES = GIB
 """A lack of less is within the error of what is known; once named, it stays down to half of it."""
 _USUAL_BYTES = 3 * GIB

@@ -54,11 +54,12 @@ def run(arguments: argparse.Namespace) -> int:
     Warnings about the file are printed to standard error.
 
     Raises:
+        UntrustedError: the file was only found, and somebody else could have written it.
         ConfigError: the file is invalid, or there is none; with --check also if a preset's load is unusable.
     """
     if arguments.what == "themes":
         return _list_themes()
-    # Late: as above.
+    # Late: --help needs none of them.
     from sparktop.config import trust
     from sparktop.config.schema import check
     from sparktop.config.watch import default_toml
@@ -69,11 +70,12 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.trust is not None:
         return _approve(Path(arguments.trust or FILE_NAME))
-    path = find_config(arguments.check, os.environ)
+    named: str | None = arguments.check or None  # the file in use is looked for, as without --check
+    path = find_config(named, os.environ)
     if path is None:
         places = ", ".join(clean(location, 300) for location in usual_places(os.environ))
         raise ConfigError(f"no configuration file: looked for {places}; sparktop config --default prints one")
-    text, status, was_discovered = trust.read_checked(arguments.check, path, os.environ)
+    text, status, was_discovered = trust.read_checked(named, path, os.environ)
     loaded = check(path, text)
     if was_discovered:
         sensitive = loaded.sensitive_settings()

@@ -104,7 +104,8 @@ def _unsafe_reason(path: Path, status: os.stat_result, *, is_sticky: bool = Fals
 def _is_own_group(path: Path, group_id: int) -> bool:
     """Return whether a group is of this user or of root alone, as where each user has a group of that name.
 
-    An access list can give others the rights that look like the group's.
+    A user whose first group it is, as far as the system lists its users, is not among its members. An access
+    list can give others the rights that look like the group's.
     """
     import grp  # late: few starts find a file, and fewer one that a group can write
     import pwd
@@ -114,7 +115,8 @@ def _is_own_group(path: Path, group_id: int) -> bool:
         names = {pwd.getpwuid(os.geteuid()).pw_name, "root"}
     except KeyError:
         return False
-    if group.gr_name not in names or not names.issuperset(group.gr_mem):
+    first_group_of = {user.pw_name for user in pwd.getpwall() if user.pw_gid == group_id}
+    if group.gr_name not in names or not names.issuperset((*group.gr_mem, *first_group_of)):
         return False
     try:
         return "system.posix_acl_access" not in os.listxattr(path)
@@ -211,8 +213,7 @@ def read_discovered(path: Path) -> tuple[str, os.stat_result]:
 def _refusal_error(path: Path, reason: str) -> UntrustedError:
     file = clean(path, 300)
     return UntrustedError(
-        f"{file}: found in the current folder and not used: {reason}. "
-        f"Use it: --config {file}; skip it: --config /dev/null"
+        f"{file}: not used where it is found: {reason}. Use it: --config {file}; skip it: --config /dev/null"
     )
 
 

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from shlex import quote
-from textwrap import fill
 
 from msgspec import Struct
 
 from sparktop import __version__
-from sparktop.graphics.cells import cell_width
+from sparktop.graphics.cells import cell_width, wrap_cells
 from sparktop.model.text import clean
 
 SCHEMA = "sparktop.doctor/1"
@@ -109,7 +108,7 @@ def to_text(
 def _wrap_line(line: str, width: int | None) -> str:
     if width is None or cell_width(line) <= width:
         return line
-    return fill(line, max(_LEAST_WIDTH, width), subsequent_indent=" " * 6, break_on_hyphens=False)
+    return "\n".join(wrap_cells(line, max(_LEAST_WIDTH, width), subsequent_indent=" " * 6))
 
 
 def _check_line(check: Check, width: int | None, *, color: bool) -> str:
@@ -125,7 +124,7 @@ def _with_color(text: str, code: str, *, color: bool) -> str:
 
 
 def _counts_line(checks: Sequence[Check]) -> str:
-    """Return the last line: how many checks have each status, such as "28 ok, 2 warnings, 1 failed"."""
+    """Return how many checks have each status: "28 ok, 2 warnings, 1 failed"."""
     count = Counter(check.status for check in checks)
     warnings = "warning" if count[Status.WARN] == 1 else "warnings"
     words = {Status.OK: "ok", Status.WARN: warnings, Status.FAIL: "failed", Status.SKIP: "skipped"}

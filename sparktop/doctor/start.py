@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sparktop.analysis.start_memory import fit_of, newest_start, room_of, start_need
+from sparktop.analysis.start_memory import MOST_SHARE, fit_of, newest_start, room_of, start_need
 from sparktop.doctor.check import Check, Status
 from sparktop.errors import UsageError
 from sparktop.hardware.checkpoint import Checkpoint, hub_folder, read_checkpoint
@@ -109,11 +109,12 @@ def _check_pool(title: Title, asks: MemoryAsk, weights: int | None, total_bytes:
     """Return the check whether the share that vLLM may take exceeds its weights; [] where that is moot."""
     if title.engine != "vllm" or asks.kv_bytes is not None or weights is None:
         return []
-    if asks.share is None and weights < total_bytes:
-        return []
-    budget = round((asks.share or 1.0) * total_bytes)
-    shares = f"gpu_memory_utilization {asks.share:g} is" if asks.share else "all of the memory is"
-    shares += f" {budget / GIB:.1f} GiB"
+    share = asks.share or MOST_SHARE
+    budget = round(share * total_bytes)
+    if asks.share is None and weights < budget:
+        return []  # the default is not known for sure
+    by_default = "" if asks.share else ", the default,"
+    shares = f"gpu_memory_utilization {share:g}{by_default} is {budget / GIB:.1f} GiB"
     if weights >= budget:
         least = ceil(100 * (weights / total_bytes + _ROOM_SHARE)) / 100
         more = f"ask for {least:.2f} or more" if least < 1 else "use smaller weights, or more machines"
@@ -168,12 +169,12 @@ def _places(
 ) -> Iterable[Path]:
     """Yield where a model's files may be: at the path, at what a container mounts there, in the cache."""
     yield Path(model).expanduser()
-    hubs = []
+    hubs: list[Path] = []
     for outside, inside in _mounts(before):
-        if f"{model}/".startswith(f"{inside}/"):
-            yield outside / model[len(inside) :].lstrip("/")
-        if f"{_HUB_IN_IMAGE}/".startswith(f"{inside}/"):
-            hubs.append(outside / _HUB_IN_IMAGE[len(inside) :].lstrip("/"))
+        if (folder := _outside_path(model, outside, inside)) is not None:
+            yield folder
+        if (folder := _outside_path(_HUB_IN_IMAGE, outside, inside)) is not None:
+            hubs.append(folder)
     cache = env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     download_folder = option(options, ("--download-dir",)) or env.get("HF_HUB_CACHE")
     for hub in (*([Path(download_folder)] if download_folder else []), *hubs, Path(cache, "hub")):
@@ -181,14 +182,24 @@ def _places(
             yield folder
 
 
+def _outside_path(path: str, outside: Path, inside: str) -> Path | None:
+    """Return where the `path` of a container is here, if the folder `inside` it is the folder `outside`."""
+    if path != inside and not path.startswith(f"{inside}/"):
+        return None
+    return outside / path[len(inside) :].lstrip("/")
+
+
 def _mounts(words: Sequence[str]) -> Iterator[tuple[Path, str]]:
     """Yield (folder here, folder in the container) of each mount of a `docker run`."""
     for name, value in options_of(words):
+        if name not in {"-v", "--volume", "--mount"}:
+            continue
         outside, _, inside = value.partition(":")
         if name == "--mount":
-            parts = dict(part.partition("=")[::2] for part in value.split(","))
+            pairs = (part.partition("=") for part in value.split(","))
+            parts = {key: part_value for key, _, part_value in pairs}
             outside = parts.get("source") or parts.get("src") or ""
             inside = parts.get("target") or parts.get("destination") or parts.get("dst") or ""
         inside = inside.partition(":")[0].rstrip("/")
-        if outside and inside and name in {"-v", "--volume", "--mount"}:
+        if outside and inside:
             yield Path(outside).expanduser(), inside

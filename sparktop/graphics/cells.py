@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from functools import lru_cache
+from textwrap import wrap
 from typing import Literal
 
 ELLIPSIS = "…"
@@ -75,6 +76,25 @@ def _cut_text(text: str, width: int) -> str:
     return "".join(kept_chars) + " " * room + ELLIPSIS
 
 
+def wrap_cells(text: str, width: int, *, initial_indent: str = "", subsequent_indent: str = "") -> list[str]:
+    """Wrap a text at spaces into lines of at most `width` cells; a longer word is split."""
+    if not is_narrow(text):
+        # A second character stands for the second cell of a wide one; as a word may be split between the two,
+        # a cell is left for that.
+        text = "".join(char.rjust(_char_width(char), _SECOND_CELL) for char in text)
+        width -= 1
+    lines = wrap(
+        text,
+        width,
+        initial_indent=initial_indent,
+        subsequent_indent=subsequent_indent,
+        break_on_hyphens=False,
+    )
+    return [line.replace(_SECOND_CELL, "") for line in lines]
+
+
+_SECOND_CELL = "\0"
+"""A control character, which no drawn text has."""
 EMPTY = "·"
 """Character of the unfilled part of a bar."""
 UNKNOWN_BAR = "–"

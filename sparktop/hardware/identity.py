@@ -32,7 +32,7 @@ def read_addresses(root: Path = Path("/")) -> tuple[str, ...]:
     They show on which node a backend runs. /proc/net is read below `root`; at most `_MOST_ADDRESSES` are
     returned.
     """
-    # Of the namespace that `root` belongs to; psutil would ask the program's own kernel, whatever the root.
+    # psutil would read this machine's, whatever the root.
     trie = read_bytes(str(root / "proc/net/fib_trie")) or b""
     interfaces = read_bytes(str(root / "proc/net/if_inet6")) or b""
     every: list[IPv4Address | IPv6Address] = [*_parse_trie(trie), *_parse_if_inet6(interfaces)]
@@ -224,10 +224,10 @@ class IdentityReader:
         """Return the identity; host name and addresses are read again once a minute.
 
         `now` is in seconds, `driver` the NVIDIA driver's version, `cpu` the one-line description of the
-        processors, `setup` what has its own reader.
+        processors. They and `setup` were read by other readers.
         """
         before = self._identity or read_identity(self._root)
-        # What is not known any more keeps its last value, such as the driver's version after its end.
+        # What is not known any more keeps its last value, such as the driver's version once it is unloaded.
         after = replace(
             before,
             driver=driver or before.driver,
@@ -295,7 +295,8 @@ def _product_name(root: Path) -> str | None:
         _read_dmi(dmi / entry) for entry in ("product_family", "product_name", "sys_vendor")
     )
     # A DGX Spark's family names it, whichever maker's; elsewhere the name can hold the family and more.
-    product = name if family and name and family in name else family or name
+    says_more = family is None or (name is not None and family in name)
+    product = name if says_more else family
     if product is None:
         model = (read_text(str(root / "sys/firmware/devicetree/base/model")) or "").strip("\0")
         return clean(model, _LONGEST) or None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import count
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,6 +17,8 @@ SENSORS_AGAIN_S = 5.0
 disk or to a network card's firmware."""
 _MOST_SENSORS = 64
 """Upper limit of sensors shown."""
+_LONGEST_NAME = 64
+"""Most characters of a sensor's name."""
 _MILLI = 1000.0
 _SANE_C = (-100.0, 200.0)
 """Plausible range in °C; chips that do not know the temperature report values outside, such as 65261 or
@@ -51,20 +54,23 @@ def read_sensors(root: Path) -> tuple[SensorReading, ...]:
             if critical_c is not None and critical_c <= 0:
                 critical_c = None  # not set
             if celsius is not None:
-                reading_name = clean(f"{chip_name} {label}" if label else chip_name, 64)
+                reading_name = clean(f"{chip_name} {label}" if label else chip_name, _LONGEST_NAME)
                 readings.append(SensorReading(reading_name, celsius, critical_c))
-    return _with_unique_names(readings)[:_MOST_SENSORS]
+    return _with_unique_names(readings[:_MOST_SENSORS])
 
 
 def _with_unique_names(readings: list[SensorReading]) -> tuple[SensorReading, ...]:
-    """Return the readings; names that occur several times are numbered from 1 on."""
+    """Return the readings; names that occur several times are numbered from 1 on, but for taken names."""
     names = Counter(reading.name for reading in readings)
+    taken_names = set(names)
     unique: list[SensorReading] = []
-    numbers: Counter[str] = Counter()
     for reading in readings:
-        numbers[reading.name] += 1
-        number = f" {numbers[reading.name]}" if names[reading.name] > 1 else ""
-        unique.append(replace(reading, name=f"{reading.name}{number}"))
+        name = reading.name
+        if names[name] > 1:
+            numbered = (f"{reading.name[: _LONGEST_NAME - 3]} {number}" for number in count(1))
+            name = next(name for name in numbered if name not in taken_names)
+            taken_names.add(name)
+        unique.append(replace(reading, name=name))
     return tuple(unique)
 
 

@@ -28,7 +28,9 @@ from sparktop.model.text import clean, reason_of, short_seconds
 _APART = r"[\W_]{0,6}"
 """What may stand between two letters or digits of a secret that is repeated."""
 _SHORTEST_FORM = 6
-"""Fewer characters of a secret than these are not searched: they stand in any text."""
+"""Encoded forms of a secret are searched from as many characters on, since shorter ones stand in any text.
+
+A shorter secret is searched as it is."""
 _STATUS_WORDS = frozenset({"unauthorized", "forbidden", "not found", "404 page not found", "404 not found"})
 """Messages of web frameworks that repeat the status and say no more."""
 WORDS_LIMIT = 90

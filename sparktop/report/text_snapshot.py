@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
 
 from sparktop.analysis.summary import verdict
-from sparktop.graphics.cells import cell_width, fit
+from sparktop.graphics.cells import cell_width, fit, wrap_cells
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.text import clean
 from sparktop.report import tables
@@ -30,20 +29,18 @@ def render(snapshot: Snapshot, width: int) -> str:
         " · ".join(f"{title} {figure}" for title, figure in tables.totals(snapshot)),
         f"{judged.words} · {judged.hint}" if judged.hint else judged.words,
     )
-    lines = [line for text in head for line in wrap(text, width)]
+    lines = [line for text in head for line in wrap_cells(text, width)]
     for text in filter(None, (tables.omission(snapshot), tables.nothing_watched(snapshot))):
-        lines += ["", *wrap(text, width)]
+        lines += ["", *wrap_cells(text, width)]
     for table, as_list in tables.snapshot_tables(snapshot):
         lines += ["", table.title, *(_list_lines(table, width) if as_list else table_lines(table, width))]
-    lines += ["", *wrap(tables.legend(snapshot), width)]
+    lines += ["", *wrap_cells(tables.legend(snapshot), width)]
     return "".join(f"{fit(line, width).rstrip()}\n" for line in lines)
 
 
 def _list_lines(shown: Table, width: int) -> Iterator[str]:
     for sentence, *below in tables.list_items(shown, lambda text: text):
-        yield from wrap(
-            f"- {clean(sentence, _LONGEST)}", width, subsequent_indent="  ", break_on_hyphens=False
-        )
+        yield from wrap_cells(f"- {clean(sentence, _LONGEST)}", width, subsequent_indent="  ")
         for line in below:
             yield from _indent(line, width)
 
@@ -79,7 +76,7 @@ def table_lines(shown: Table, width: int) -> Iterator[str]:
 
 
 def _indent(sentence: str, width: int) -> Iterator[str]:
-    yield from wrap(clean(sentence, _LONGEST), width, initial_indent="  ", subsequent_indent="    ")
+    yield from wrap_cells(clean(sentence, _LONGEST), width, initial_indent="  ", subsequent_indent="    ")
 
 
 def _fitting_columns(widths: Sequence[int], width: int) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import grp
 import json
 import os
+import pwd
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -222,7 +224,7 @@ def test_a_file_that_others_could_have_written_is_refused(name: str, env: dict[s
         pytest.skip("another user's file takes root to make")
     write(URLS)
     (STRANGE | STRANGE_OF_OTHERS)[name]()
-    with pytest.raises(ConfigError, match=r"sparktop\.toml: found in the current folder and not used: it"):
+    with pytest.raises(ConfigError, match=r"sparktop\.toml: not used where it is found: it"):
         configured_watch(None, env)
     assert main(["config", "--trust"]) == 2
     named = known(configured_watch("sparktop.toml", env))
@@ -235,10 +237,22 @@ def test_a_group_of_the_user_alone_is_the_user(env: dict[str, str]) -> None:
     assert (configured_watch(None, env) if _has_own_group() else Watch()) is not None
 
 
-def _has_own_group() -> bool:
-    import grp
-    import pwd
+def test_a_group_that_is_the_first_of_another_user_is_not_ones_own(
+    env: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system does not list such a user among the group's members."""
+    file = write(URLS)
+    file.chmod(0o664)
+    if not _has_own_group():
+        pytest.skip("this user has no group of that name")
+    own = pwd.getpwuid(os.geteuid())
+    other = ("other", "x", own.pw_uid + 1, file.stat().st_gid, "", "/", "/bin/sh")
+    monkeypatch.setattr("pwd.getpwall", lambda: [own, pwd.struct_passwd(other)])
+    with pytest.raises(ConfigError, match="can be written by a group"):
+        configured_watch(None, env)
 
+
+def _has_own_group() -> bool:
     name = grp.getgrgid(Path("sparktop.toml").stat().st_gid).gr_name
     return name == pwd.getpwuid(os.geteuid()).pw_name
 
@@ -246,7 +260,7 @@ def _has_own_group() -> bool:
 def test_a_pipe_is_refused_unread(env: dict[str, str]) -> None:
     """A pipe in place of the file is not even read."""
     os.mkfifo("sparktop.toml")
-    with pytest.raises(ConfigError, match="not used: it is not a regular file"):
+    with pytest.raises(ConfigError, match="not used where it is found: it is not a regular file"):
         configured_watch(None, env)
 
 

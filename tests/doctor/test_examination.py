@@ -26,6 +26,7 @@ from sparktop.doctor.machine import (
     check_terminal,
 )
 from sparktop.doctor.network import Network
+from sparktop.graphics.cells import cell_width
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import GpuReading, MemoryReading, NodeIdentity, NodeSample
 from sparktop.model.targets import BackendTarget, NodeTarget, RouterTarget, Watch
@@ -76,6 +77,16 @@ async def test_what_is_found_is_checked_too() -> None:
 
 
 ADVISED = Check("port", Status.FAIL, "nothing listens on 10.0.0.1:8000 (connection refused)", "start it")
+
+
+@pytest.mark.parametrize(
+    "name", ["模型" * 40, "a 模型 " * 15 + "b", "模" + "型b" * 39], ids=["wide", "words", "mixed"]
+)
+def test_lines_of_wide_characters_fit_the_terminal(name: str) -> None:
+    """Each takes two cells; all of the text is there."""
+    lines = to_text({"": [Check(name, Status.OK, "all is well")]}, width=60).splitlines()[1:-2]
+    assert max(map(cell_width, lines)) <= 60
+    assert name.replace(" ", "") in "".join("".join(lines).split())
 
 
 def test_on_a_terminal_lines_are_wrapped_and_statuses_coloured() -> None:

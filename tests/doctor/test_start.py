@@ -227,7 +227,8 @@ def test_each_way_to_mount_a_folder(tmp_path: Path, mount: str) -> None:
         (114.0, "0.5", "gpu_memory_utilization 0.5", "ask for 0.99 or more"),
         (115.0, "0.5", "gpu_memory_utilization 0.5", MORE),
         (200.0, "0.9", "gpu_memory_utilization 0.9", MORE),
-        (200.0, "", "no room: all of the memory is 121.6 GiB, weights 200.0", MORE),
+        (200.0, "", "no room: gpu_memory_utilization 0.92, the default, is 111.9 GiB, weights 200.0", MORE),
+        (115.0, "", "no room: gpu_memory_utilization 0.92, the default, is 111.9 GiB, weights 115.0", MORE),
         (90.1, "0.5", "gpu_memory_utilization 0.5", "ask for 0.80 or more"),
     ],
 )

@@ -107,6 +107,16 @@ def test_each_sensor_has_its_own_name_and_critical_value(spark: Path) -> None:
     assert (known["rocep1s0f0 asic"], known["rocep1s0f1 asic"]) == ((55.0, 105.0), (56.0, 105.0))
 
 
+def test_numbered_names_are_unique_and_no_longer_than_others(tmp_path: Path) -> None:
+    """Two chips "a" and one "a 1" have three names; the number of a long name stands in its place."""
+    for number, name in enumerate(("a", "a", "a 1", *("b" * 70,) * 12)):
+        write(tmp_path, f"sys/class/hwmon/hwmon{number}/name", f"{name}\n")
+        write(tmp_path, f"sys/class/hwmon/hwmon{number}/temp1_input", "40000\n")
+    names = list(sensors(tmp_path))
+    assert (len(names), names[:3]) == (15, ["a 2", "a 3", "a 1"])
+    assert max(map(len, names)) <= 64
+
+
 def test_what_a_chip_does_not_know_is_left_out(spark: Path) -> None:
     """Impossible temperatures and critical values are left out."""
     write(spark, "sys/class/hwmon/hwmon1/temp1_crit", "65261850\n")
