@@ -106,10 +106,10 @@ class Fall:
 
 
 def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Headroom | None:
-    """Return the trend of a series, without a slope unless it is significant and still goes on; else None.
+    """Return the trend of a series; None with too few steps.
 
-    It is None with too few steps. Each of `stretches` is a list of (mean time, mean value) of successive time
-    slots, without a gap.
+    It has no slope unless that is significant and still goes on. Each of `stretches` is a list of (mean time,
+    mean value) of successive time slots, without a gap.
     """
     runs = [
         [
@@ -124,11 +124,8 @@ def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Headroom | 
     noise = Headroom(window_s=stretches[-1][-1][0] - stretches[0][0][0])
     change = sum(step_change for _, step_change in steps)
     pace = change / sum(step_s for step_s, _ in steps)
-    excess = [[step_change - pace * step_s for step_s, step_change in run] for run in runs]
-    squares = sum(deviation * deviation for run in excess for deviation in run)
-    together = sum(deviation * other for run in excess for deviation, other in pairwise(run))
-    error = math.sqrt((squares + max(0.0, 2 * together)) * len(steps) / (len(steps) - 1))
-    if not change or abs(change) < CLAIM_T * error:
+    deviations = [[step_change - pace * step_s for step_s, step_change in run] for run in runs]
+    if not change or abs(change) < CLAIM_T * _standard_error(deviations):
         return noise
     slope = median(
         (later - earlier) / (later_at - earlier_at)
@@ -142,6 +139,17 @@ def _significant_trend(stretches: Sequence[Sequence[_MeanPoint]]) -> Headroom | 
     return replace(noise, slope_bytes_per_s=slope * GIB)
 
 
+def _standard_error(deviations: Sequence[Sequence[float]]) -> float:
+    """Return the standard error of the sum of steps, from how each deviates from their mean pace.
+
+    `deviations` are lists of successive steps: neighbours that deviate alike add to the error.
+    """
+    squares = sum(deviation * deviation for run in deviations for deviation in run)
+    neighbour_products = sum(one * other for run in deviations for one, other in pairwise(run))
+    count = sum(map(len, deviations))
+    return math.sqrt((squares + max(0.0, 2 * neighbour_products)) * count / (count - 1))
+
+
 def _has_come_back(series: Series, stretches: Sequence[Sequence[_MeanPoint]]) -> bool:
     """Return whether the series made the same change before the first of `stretches`, and then reversed it.
 
@@ -149,17 +157,16 @@ def _has_come_back(series: Series, stretches: Sequence[Sequence[_MeanPoint]]) ->
     """
     (began_at, began), (_, ended) = stretches[0][0], stretches[-1][-1]
     change = ended - began
-    high, low = began + _CAME_BACK * change, began + (1 - _CAME_BACK) * change
+    near_begin, near_end = began + _CAME_BACK * change, began + (1 - _CAME_BACK) * change
     sign = math.copysign(1.0, change)
-    been_high = False
+    was_near_begin = False
     for time, value in series:
         if time >= began_at:
             return False
         if value is None:
             continue
-        # `sign` mirrors a rise into a fall: `high` is where the window began, `low` where it ends.
-        been_high = been_high or sign * (value - high) <= 0
-        if been_high and sign * (value - low) >= 0:
+        was_near_begin = was_near_begin or sign * (value - near_begin) <= 0
+        if was_near_begin and sign * (value - near_end) >= 0:
             return True
     return False
 

@@ -49,9 +49,9 @@ class _LimitState(Struct):
     limit: Limit | None = None
     """The newest verdict that was confirmed."""
     gpu_percent: float | None = None
-    """Use of its GPUs if they have been at work of late."""
+    """Use of its GPUs if they have been at work of late: dropped once two judgements in a row found none."""
     next_gpu: float | None = None
-    """That use by the newest verdict alone: none must be judged twice in a row, too."""
+    """Use of its GPUs by the newest judgement alone."""
     next_kind: LimitKind | None = None
     """Kind of a verdict that differs from `limit`: seen once so far."""
     judged_at: float = -math.inf
@@ -60,7 +60,7 @@ class _LimitState(Struct):
     """The verdict on the group's balance with which it was judged, and what that costs."""
 
     def keep(self, limit: Limit | None) -> None:
-        """Record a judgement; a verdict of another kind must be judged twice in a row."""
+        """Record a judgement; a limit of another kind must be judged twice in a row, None holds at once."""
         kind = None if limit is None else limit.kind
         if limit is None or self.limit is None or kind in {self.limit.kind, self.next_kind}:
             self.limit, self.next_kind = limit, None
@@ -71,7 +71,8 @@ class _LimitState(Struct):
 class ServerLimits:
     """What holds each backend back, as of the newest verdict.
 
-    A verdict replaces another one when two in a row agree, so that the line does not flicker.
+    A limit replaces another one when two judgements in a row agree, so that the line does not flicker; that
+    there is none holds at once.
     """
 
     def __init__(self) -> None:
@@ -81,7 +82,7 @@ class ServerLimits:
     def limit_of(self, view: BackendView) -> Limit | None:
         """Return what holds a backend back; None if it does not answer, stands still or was not judged.
 
-        A pinned clock is the machine's own figure: it explains a long step while nothing else moves.
+        Of one that stands still only the limit by the machine's clock is returned: it explains a long step.
         """
         limit = self._states[view.name].limit if view.name in self._states else None
         progress = None if view.progress is None else view.progress.word
@@ -110,22 +111,14 @@ class ServerLimits:
         at = when.at
         self._states = {name: self._states.get(name) or _LimitState() for name in backends}
         splits = {name: group for group in groups if group.lanes_of is None for name in group.backends}
-        for name, judged in self._states.items():
-            verdict = _said_of(splits.get(name))
-            if verdict != judged.split:
-                judged.judged_at = -math.inf
-            word, word_before = verdict and verdict[0], judged.split and judged.split[0]
-            if word is not word_before:
-                judged.next_kind = None
-                explained = word is not None and word not in _AT_EASE
-                if judged.limit is not None and (explained or judged.limit.kind in _OF_THE_SPLIT):
-                    judged.limit = None
-        due_names = [name for name, judged in self._states.items() if at - judged.judged_at >= EVERY_S]
+        for name, state in self._states.items():
+            _forget_contradicted(state, _said_of(splits.get(name)))
+        due_names = [name for name, state in self._states.items() if at - state.judged_at >= EVERY_S]
         due_names.sort(key=lambda name: self._states[name].judged_at)
         running = _running_on(backends) if due_names else {}
         for name in due_names[:MOST_AT_ONCE]:
-            judged, split = self._states[name], splits.get(name)
-            judged.judged_at, judged.split = at, _said_of(split)
+            state, split = self._states[name], splits.get(name)
+            state.judged_at, state.split = at, _said_of(split)
             track, limit, gpu_percent = backends[name], None, None
             if track.health.failure is None and _polls_of_one_load(track):
                 from sparktop.analysis.limited_by import gpu_at_work, limited_by  # late: comes after seconds
@@ -136,12 +129,32 @@ class ServerLimits:
                 with alerts.keep_fault(SourceKey.backend(name).label, "its limit", when):
                     evidence = _evidence(track, backends, nodes, routed, neighbours, split, slow_link)
                     limit, gpu_percent = limited_by(evidence), gpu_at_work(evidence)
-            judged.keep(limit)
-            judged.gpu_percent, judged.next_gpu = gpu_percent or judged.next_gpu, gpu_percent
+            state.keep(limit)
+            state.gpu_percent = state.next_gpu if gpu_percent is None else gpu_percent
+            state.next_gpu = gpu_percent
         for name, track in backends.items():
-            judged = self._states[name]
-            gpu_percent = judged.gpu_percent or (_gpu_now(track, nodes) if track.runs_many else None)
-            track.show_limit(judged.limit, gpu_percent)
+            state = self._states[name]
+            gpu_percent = state.gpu_percent
+            if gpu_percent is None and track.runs_many:
+                gpu_percent = _gpu_now(track, nodes)
+            track.show_limit(state.limit, gpu_percent)
+
+
+def _forget_contradicted(state: _LimitState, said: tuple[BalanceWord, str] | None) -> None:
+    """Make a backend due where `said` of the group's balance is new, and drop a limit that contradicts it.
+
+    Limits by how the load is split depend on the verdict; a verdict that explains the load may be the limit.
+    """
+    if said == state.split:
+        return
+    state.judged_at = -math.inf
+    word, word_before = (None if split is None else split[0] for split in (said, state.split))
+    if word is word_before:
+        return
+    state.next_kind = None
+    is_explained = word is not None and word not in _AT_EASE
+    if state.limit is not None and (is_explained or state.limit.kind in _OF_THE_SPLIT):
+        state.limit = None
 
 
 def _with_reads(limit: Limit | None, gb_per_s: float | None) -> Limit | None:
@@ -225,7 +238,7 @@ def _evidence(
         read_percent=read_percent(bandwidth_gb_per_s(samples), reads, len(view.nodes), lanes),
         read_gb_per_s=reads,
         server_cores=track.work.server_cores,
-        counts_at_end=view.rate_note is not None,
+        counts_at_end=view.rate_note is not None,  # says that tokens are counted once a request ends
         speculates=bool(view.spec_drafts_per_s),
         slow_link=slow_link,
     )
@@ -244,10 +257,10 @@ def _peers(
     for router, group in routed:
         if name not in group.backends:
             continue
-        peer_names = (backends[other] for other in group.backends if other != name and other in backends)
+        others = (backends[other] for other in group.backends if other != name and other in backends)
         beside = [
             other
-            for other in peer_names
+            for other in others
             if other.view.model == model and other.role is track.role and _is_serving(other)
         ]
         by_load = sorted((other for other in beside if other.work.polls), key=_requests_at)
@@ -287,7 +300,10 @@ def _is_routed(router: RouterTrack, group: Group, backends: Mapping[str, Backend
 def _requests_held_back(
     router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]
 ) -> float | None:
-    """Return how many requests are in the router and at no server behind it; None if it does not count."""
+    """Return how many requests are in the router and at no server behind it.
+
+    None if the router does not count them, or a server behind it is not watched.
+    """
     behind = _backends_behind(group, backends)
     if len(behind) < len(group.backends):
         return None
