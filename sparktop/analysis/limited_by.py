@@ -25,6 +25,7 @@ from sparktop.analysis.evidence import Evidence, MachinePoll, Peer, Poll, growth
 from sparktop.analysis.speed_state import SLOW_CLOCK, THROTTLED
 from sparktop.analysis.stall import GB10_POWER_W
 from sparktop.analysis.state import RECENT_S
+from sparktop.graphics.numbers import count_words
 from sparktop.model.balance import Balance, BalanceWord, balance_cost
 from sparktop.model.series import known_mean, known_median, known_values
 from sparktop.model.snapshot import Limit, LimitKind
@@ -374,8 +375,7 @@ def _uneven_limit(evidence: Evidence, peer: Peer, pairs: Sequence[tuple[Poll, Po
         mean_lower = fmean(min(map(_requests_at, pair)) for pair in pairs)
         line = f"two servers take turns, {mean_higher:.0f} requests at one and {mean_lower:.0f} at the other"
     else:
-        plural = "" if round(own_mean) == 1 else "s"
-        line = f"on average {own_mean:.0f} request{plural} here and {peer_mean:.0f} at {peer.name}"
+        line = f"on average {count_words(own_mean, 'request')} here and {peer_mean:.0f} at {peer.name}"
     split, even = evidence.split, (own_mean + peer_mean) / 2
     if evidence.routed and (split is None or split.word.bad):
         hint = f"even would be {even:.0f} each"

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from sparktop.graphics.numbers import count_words
 from sparktop.model.ranks import (
     ALL_OPERATIONS,
     Communicator,
@@ -255,7 +256,7 @@ def _span_s(answers: Sequence[_Answered]) -> float:
 
 def _asking_verdict(answers: Sequence[_Answered]) -> RanksVerdict:
     needed = f"a verdict needs {LEAST_ANSWERS} that do not change over {LEAST_SPAN_S:.0f} s"
-    sentence = f"{len(answers)} answer{'' if len(answers) == 1 else 's'} so far: {needed}"
+    sentence = f"{count_words(len(answers), 'answer')} so far: {needed}"
     return _with_evidence(answers, RanksVerdict(RanksWord.ASKING, sentence))
 
 

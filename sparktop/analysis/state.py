@@ -7,6 +7,7 @@ import math
 from msgspec import Struct
 
 from sparktop.analysis.bandwidth import FEW_READS_PERCENT
+from sparktop.graphics.numbers import count_words
 from sparktop.model.event import Progress, ProgressView
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.router import FleetServer
@@ -204,11 +205,10 @@ def _short_of_room(load: LoadFigures, thresholds: StateThresholds) -> JudgedStat
     """Return the state preempting, KV-full or queueing, the first whose rule is met; None if none is."""
     window = _window_text(load)
     if load.preemptions is not None and load.preemptions > 0:
-        plural = "" if load.preemptions == 1 else "s"
         when = f"{'in' if load.window_s else 'before'} {window}"
         if load.preempted_s and not load.window_s:
             when = f"in the last {load.preempted_s:.0f} s"
-        return JudgedState(BackendState.PREEMPTING, f"{load.preemptions:.0f} preemption{plural} {when}")
+        return JudgedState(BackendState.PREEMPTING, f"{count_words(load.preemptions, 'preemption')} {when}")
     kv_percent = load.kv_cache_percent
     if kv_percent is not None and kv_percent >= thresholds.kv_full_percent:
         rule = f"KV cache {kv_percent:.1f} % full, at or above {thresholds.kv_full_percent:g} %"

@@ -17,6 +17,7 @@ from sparktop.doctor.check import Check, Status
 from sparktop.doctor.machine import check_compared, check_missing_gpu
 from sparktop.doctor.network import Network, check_names, host_key, host_port_of, shown_address
 from sparktop.doctor.servers import check_backend, check_port, check_prometheus, check_router
+from sparktop.graphics.numbers import count_words
 from sparktop.hardware.identity import is_here
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import NodeIdentity, NodeSample, Workloads
@@ -231,7 +232,7 @@ async def read_listed(
 
     def add_source(name: str, backends: Sequence[BackendTarget], problems: Sequence[str]) -> None:
         more = f"; the first {_MOST_LISTED} are checked" if len(backends) > _MOST_LISTED else " listed"
-        count = f"{len(backends)} server{'' if len(backends) == 1 else 's'}{more}"
+        count = f"{count_words(len(backends), 'server')}{more}"
         checks.append(Check(name, Status.OK if backends else Status.WARN, count))
         checks.extend(Check(name, Status.WARN, problem) for problem in problems)
         servers.extend(backends[:_MOST_LISTED])

@@ -15,6 +15,7 @@ from sparktop.doctor.network import Network, host_port_of, shown_address
 from sparktop.engines import ENGINES
 from sparktop.engines.registry import EngineKind
 from sparktop.engines.router_pages import TITLES
+from sparktop.graphics.numbers import count_words
 from sparktop.model.engine import EngineIdentity, EngineSample
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.node import Workloads
@@ -242,8 +243,7 @@ def _scraped_servers_check(name: str, finder: Finder) -> Check:
             advice = "start them: a server is known once it was scraped"
         return Check(title, Status.FAIL, no_server_text(down), advice)
     groups = len({server.group for server in servers})
-    message = f"{len(servers)} server{'' if len(servers) == 1 else 's'}"
-    message += f" in {groups} group{'' if groups == 1 else 's'}"
+    message = f"{count_words(len(servers), 'server')} in {count_words(groups, 'group')}"
     message += f", scraped every {every_s:g} s" if every_s else ""
     if every_s > _SLOW_SCRAPES_S:
         advice = "scrape every 15 s: rates and verdicts are as slow as the scrapes"

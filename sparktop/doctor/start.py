@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sparktop.analysis.start_memory import MOST_SHARE, fit_of, newest_start, room_of, start_need
 from sparktop.doctor.check import Check, Status
 from sparktop.errors import UsageError
+from sparktop.graphics.numbers import count_words
 from sparktop.hardware.checkpoint import Checkpoint, hub_folder, read_checkpoint
 from sparktop.hardware.processes import Title, option, options_of, read_title
 from sparktop.model.event import Sure
@@ -146,7 +147,7 @@ def _check_weights(
     size = checkpoint.weights_bytes - round(wide * (1 - _SHRINKS.get(quantised, 1.0)))
     types = sorted(checkpoint.dtypes.items(), key=lambda kind: -kind[1])[:_MOST_TYPES]
     kinds = ", ".join(f"{dtype} {count / GIB:.1f}" for dtype, count in types)
-    files = f"{checkpoint.files} file{'' if checkpoint.files == 1 else 's'}"
+    files = count_words(checkpoint.files, "file")
     said = f"{checkpoint.weights_bytes / GIB:.1f} GiB in {files}"
     said += f" ({kinds})" if kinds else ""
     said += f", about {size / GIB:.1f} in memory by {quantised}" if size != checkpoint.weights_bytes else ""

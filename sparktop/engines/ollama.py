@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sparktop.engines.document import MAX_MODELS, entries, parse, words
 from sparktop.engines.exposition import PageError
+from sparktop.graphics.numbers import count_words
 from sparktop.model.engine import EngineSample, LaneSample
 from sparktop.model.failure import FailureKind
 
@@ -29,7 +30,7 @@ def read(body: bytes, at: float) -> EngineSample:
     models = tuple(sorted(name for name in names if name))
     loaded_text = "no model is loaded"
     if models:
-        loaded_text = f"{len(models)} model{'' if len(models) == 1 else 's'} loaded"
+        loaded_text = f"{count_words(len(models), 'model')} loaded"
     return EngineSample(
         at=at,
         engine="ollama",

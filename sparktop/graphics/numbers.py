@@ -279,6 +279,11 @@ _FAR_APART, _LEAST_LOW_S, _SHORT_STEP_S = 4, 10, 5
 the other is above it, and that of both below a minute."""
 
 
+def count_words(count: float, noun: str) -> str:
+    """Return a count with its noun, in the plural but for 1: "1 server", "1,024 requests"."""
+    return f"{count:,.0f} {noun}{'' if round(count) == 1 else 's'}"
+
+
 def duration_words(seconds: float | None) -> str:
     """Format a duration to the second: "24 s", "3 min 5 s", from an hour on "1 h 2 min"; "–" if unknown."""
     if seconds is None:

@@ -320,7 +320,7 @@ def _summary_line(moment: Moment) -> str:
         + (
             f"since {cell.time_of(balance.since)}"
             if balance.end >= moment.end
-            else f"for {seconds_words(balance.seconds)} until {cell.time_of(balance.end)}"
+            else f"for {numbers.duration_words(balance.seconds)} until {cell.time_of(balance.end)}"
         )
         for balance in {spell.subject: spell for spell in moment.spells if spell.is_bad}.values()
     ]
@@ -339,7 +339,8 @@ def _summary_line(moment: Moment) -> str:
     critical = sum(alert.severity is Severity.CRITICAL for alert in moment.shown.alerts)
     count = len(moment.shown.alerts)
     of_these = "critical" if critical == count == 1 else f"{critical} of them critical"
-    words += [f"{_count_words(count, 'alert')} at the end{f', {of_these}' if critical else ''}"]
+    alerts = numbers.count_words(count, "alert") if count else "no alerts"
+    words += [f"{alerts} at the end{f', {of_these}' if critical else ''}"]
     return "; ".join(words)
 
 
@@ -377,10 +378,6 @@ def _rate_words(moment: Moment) -> list[str]:
     return [f"{cell.rate(sum(means))} tok/s on average{silence}"] if means else []
 
 
-def _count_words(number: int, noun: str) -> str:
-    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
-
-
 def _all_names(moment: Moment, kind: str) -> list[str]:
     """Return the names of all servers or machines with values; those watched at the range's end first."""
     views = moment.shown.backends if kind == BACKEND else moment.shown.nodes
@@ -392,8 +389,8 @@ def _about_line(moment: Moment) -> str:
     last = moment.shown
     counts = [(len(last.backends), "server"), (len(last.nodes), "machine"), (len(last.routers), "router")]
     parts = [
-        f"{span_words(moment)} ({seconds_words((moment.end - moment.start).total_seconds())})",
-        ", ".join(_count_words(number, noun) for number, noun in counts if number),
+        f"{span_words(moment)} ({numbers.duration_words((moment.end - moment.start).total_seconds())})",
+        ", ".join(numbers.count_words(number, noun) for number, noun in counts if number),
         tables.poll_words(last),
         f"recording {code(moment.source)}" if moment.source else "",
         f"recorded by sparktop {moment.recorded_by}" if moment.recorded_by not in {None, __version__} else "",
@@ -408,7 +405,7 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
     if moment.omission:
         yield moment.omission
     if moment.is_long:
-        span = seconds_words((moment.end - moment.detail).total_seconds())
+        span = numbers.duration_words((moment.end - moment.detail).total_seconds())
         yield f"Figures and states are those of the last {span}; verdicts and events are of the whole range."
     if gaps:
         texts = (f"{cell.time_of(start)} to {cell.time_of(end)}" for start, end in gaps[:_MOST_GAPS])
@@ -416,14 +413,14 @@ def _missing_sentences(moment: Moment) -> Iterator[str]:
         more = f" and {len(gaps) - _MOST_GAPS} more times" if len(gaps) > _MOST_GAPS else ""
         yield f"**No readings** {listed}{more}."
     if moment.dropped:
-        yield f"**{_count_words(moment.dropped, 'reading')} dropped**: the disk did not keep up."
+        yield f"**{numbers.count_words(moment.dropped, 'reading')} dropped**: the disk did not keep up."
     if moment.no_end:
         yield f"**The recording has no end**: {moment.no_end}."
     if moment.damage:
         parts = "; ".join(map(escaped, moment.damage[:_MOST_GAPS]))
         yield f"**The recording is damaged**, readings are lost: {parts}."
     if moment.unreadable:
-        yield f"{_count_words(moment.unreadable, 'record')} could not be used."
+        yield f"{numbers.count_words(moment.unreadable, 'record')} could not be used."
 
 
 def _figures_table(moment: Moment, kind: str, *, on_page: bool) -> Iterator[Table]:
@@ -573,7 +570,6 @@ def _gpu_names(node: NodeView) -> str:
 
 _MOST_SPELLS = 40
 """Verdicts that are listed, the newest."""
-_MINUTES_FROM_S, _HOURS_FROM_S = 120, 7200
 
 
 def _verdict_section(moment: Moment) -> Section:
@@ -591,17 +587,6 @@ def _test_sections(moment: Moment) -> Iterator[Section]:
             yield Section(table=_tests_grid(spell, spell.balance), folded=True)
 
 
-def seconds_words(seconds: float) -> str:
-    """Format a duration to the second, or above two hours to the minute: "95 s", "9 min 59 s"."""
-    total_s = round(seconds)
-    if total_s >= _HOURS_FROM_S:
-        return numbers.age(total_s)
-    if total_s < _MINUTES_FROM_S:
-        return f"{total_s} s"
-    minutes, left_s = divmod(total_s, 60)
-    return f"{minutes} min {left_s} s" if left_s else f"{minutes} min"
-
-
 def _last_judged(moment: Moment) -> Iterable[Spell]:
     """Return the last bad verdict on each group, or its last one if none was bad, of those with evidence."""
     judged = [spell for spell in moment.spells if spell.balance and spell.word != BalanceWord.UNKNOWN.value]
@@ -610,7 +595,7 @@ def _last_judged(moment: Moment) -> Iterable[Spell]:
 
 
 def _verdict_line(spell: Spell) -> str:
-    when = f"{time_of(spell.start)} to {time_of(spell.end)} ({seconds_words(spell.seconds)})"
+    when = f"{time_of(spell.start)} to {time_of(spell.end)} ({numbers.duration_words(spell.seconds)})"
     head = f"{code(spell.subject)}: **{spell.shown_word}**, {when}"
     return " · ".join([head, *map(escaped, _evidence_sentences(spell))])
 

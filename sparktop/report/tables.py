@@ -299,7 +299,7 @@ def ranks_table(backends: Sequence[BackendView]) -> Table:
 def _answers_words(view: RanksView) -> str:
     verdict = view.verdict
     span = f" over {cell.seconds(verdict.span_s)} s" if verdict.answers > 1 else ""
-    return f"{verdict.answers} answer{'' if verdict.answers == 1 else 's'}{span}"
+    return f"{numbers.count_words(verdict.answers, 'answer')}{span}"
 
 
 # The balance of groups.

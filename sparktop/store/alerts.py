@@ -10,6 +10,7 @@ from operator import itemgetter
 
 from msgspec import Struct
 
+from sparktop.graphics.numbers import count_words
 from sparktop.model.event import Event, Severity, Values, span_text
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
@@ -275,7 +276,7 @@ def _judge_counted(
     if not limit or not count:
         alerts.clear(alert_id, when)
     elif count >= limit or alerts.severity(alert_id):
-        requests = f"{count:,} request{'' if count == 1 else 's'}"
+        requests = count_words(count, "request")
         values: Values = {counter: count, "limit_per_min": limit, "window_s": _MINUTE_S}
         text = message.format(count=f"{count:,}", requests=requests, last=f"in the last {_MINUTE_S:.0f} s")
         alerts.hold(alert_id, Severity.WARNING, track.view.name, text, values, when)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from sparktop.analysis.placement import match_deployments
 from sparktop.analysis.wall import kv_percent, ttft_s
+from sparktop.graphics.numbers import count_words
 from sparktop.model.failure import Failure
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, RouterSample, RouterView, stale_s
 from sparktop.model.series import known_max, known_mean, known_sum
@@ -182,7 +183,7 @@ class RouterTrack:
             if failures.get(name, 0.0) >= FAILS_A_MINUTE:
                 counts.append(f"{failures[name]:.0f} failed answers within {_MINUTE_S:.0f} s")
             if cooled.get(name):
-                counts.append(f"in cooldown {cooled[name]:.0f} time{'' if cooled[name] == 1 else 's'}")
+                counts.append(f"in cooldown {count_words(cooled[name], 'time')}")
             if counts:
                 result[name] = ", ".join(counts)
         return result

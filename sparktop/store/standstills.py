@@ -25,6 +25,7 @@ from sparktop.analysis.stall import (
     rdma_mb_per_s,
     reason_of_standstill,
 )
+from sparktop.graphics.numbers import count_words
 from sparktop.model.event import Event, Phase, Progress, ProgressView, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.node import GpuReading, NodeSample
@@ -90,10 +91,7 @@ class _Standing(Struct):
 
     def words(self, span: str = "") -> str:
         """Return "no progress with 2 requests"; `span` follows "progress"."""
-        count = self.held
-        return f"no progress{span}" + (
-            f" with {count:.0f} request{'' if count == 1 else 's'}" if count else ""
-        )
+        return f"no progress{span}" + (f" with {count_words(self.held, 'request')}" if self.held else "")
 
 
 class Standstills:

@@ -18,7 +18,7 @@ from rich.cells import cell_len
 
 from sparktop.graphics import numbers
 from sparktop.graphics.cells import bar, cell_width, fit, segments
-from sparktop.graphics.numbers import duration_words, range_words
+from sparktop.graphics.numbers import count_words, duration_words, range_words
 
 TEXT = st.text(alphabet="abc…é日本한ｱ👍\u0301\u093e\u200b ", max_size=12)
 
@@ -203,6 +203,12 @@ def test_a_duration_as_a_person_says_it() -> None:
     """Seconds, minutes with seconds, hours with minutes; an unknown duration is shown as such."""
     shown = [duration_words(seconds) for seconds in (None, 0.2, 59.4, 60, 207, 3600, 5000)]
     assert shown == ["–", "0 s", "59 s", "1 min", "3 min 27 s", "1 h", "1 h 23 min"]
+
+
+def test_a_count_with_its_noun() -> None:
+    """The noun is in the plural but for what is shown as 1; thousands are grouped."""
+    shown = [count_words(count, "more row") for count in (0, 1, 1.4, 1.6, 2048)]
+    assert shown == ["0 more rows", "1 more row", "1 more row", "2 more rows", "2,048 more rows"]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def _verdict_wordings(snapshot: Snapshot) -> list[Row]:
     hints: list[Row] = [[label(f" → {hint}")] for hint in (worst.hint, worst.short_hint) if hint]
     rows: list[Row] = [[(several + worst.words, role), *hint, *key] for hint in (*hints, [])]
     rows += [[(several + worst.short, role), *hint, *key] for hint in (*hints[1:], [])]
-    words = f"{count} alert{'' if count == 1 else 's'}"
+    words = numbers.count_words(count, "alert")
     subject = worst.subject
     cut = fitted_names((subject,), _SUBJECT)[subject].rstrip() if cell_width(subject) > _SUBJECT else ""
     return [
@@ -162,7 +162,7 @@ def _pieces_row(pieces: Sequence[Row], gap: int) -> Row:
 
 def scroll_keys(above: int, below: int, down: str = "↓", up: str = "↑") -> list[tuple[str, str]]:
     """Return the keys that scroll, each with the number of rows in its direction; [] without such rows."""
-    more = [(down, f"{below} more row{'' if below == 1 else 's'}")] if below > 0 else []
+    more = [(down, numbers.count_words(below, "more row"))] if below > 0 else []
     return [*([(up, f"{above} above")] if above > 0 else []), *more]
 
 
@@ -232,7 +232,7 @@ def _keys_that_fit(pieces: Sequence[tuple[str, Row]], width: int) -> list[tuple[
     if len(others) == len(pieces):
         return fitting_keys
     hidden = len(others) - len(fitting_keys)
-    return [*fitting_keys, (HELP, _key_piece(HELP, f"{hidden} more key{'' if hidden == 1 else 's'}"))]
+    return [*fitting_keys, (HELP, _key_piece(HELP, numbers.count_words(hidden, "more key")))]
 
 
 _BLOCKS = "▁▂▃▄▅▆▇█"

@@ -120,7 +120,7 @@ def ranks_section(view: BackendView, nodes: Mapping[str, NodeView], width: int) 
     if not any(ranks.place(rank.host) in view.nodes for rank in listed_ranks):
         table += _machines(view, nodes, width)
     span = f" over {verdict.span_s:.0f} s" if verdict.answers > 1 else ""
-    rests = f"{verdict.answers} answer{'' if verdict.answers == 1 else 's'}"
+    rests = numbers.count_words(verdict.answers, "answer")
     words = f"{rests}{span}, {numbers.age(ranks.age_s)} ago"
     return [ViewSection("ranks", [*rows, *table], f"asking {ranks.node} …" if ranks.asking else words)]
 

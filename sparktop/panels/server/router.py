@@ -179,8 +179,7 @@ def _deployments_count(view: RouterView) -> Row:
     unmapped = sum(name is None for name in view.deployments.values())
     if unmapped:
         return [(f"{unmapped} {_UNMAPPED}", "warn")]
-    count = len(view.deployments)
-    return [label(f"{count} deployment{'' if count == 1 else 's'}")]
+    return [label(numbers.count_words(len(view.deployments), "deployment"))]
 
 
 def _address_and_model(deployment: Deployment, room: int) -> str:

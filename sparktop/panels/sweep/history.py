@@ -129,11 +129,11 @@ def history_screen(
             body += preview_rows(preview, inner, height - 2 - len(body))
     searched = f" found for “{query}”" if query else ""
     reading = f", reading {unread} more" if unread else ""
-    count = f"{len(rows)} result{'' if len(rows) == 1 else 's'}{searched}{reading}"
+    count = f"{numbers.count_words(len(rows), 'result')}{searched}{reading}"
     hidden = len(rows) - len(shown_rows)
     note = [f"{len(marked)} marked"] if marked else []
     if hidden > 0:
-        note.append(f"{hidden} more row{'' if hidden == 1 else 's'}")
+        note.append(numbers.count_words(hidden, "more row"))
     return framed_sweep(
         body[: height - 2],
         width,

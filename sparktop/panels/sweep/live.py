@@ -242,7 +242,7 @@ MOST_ROWS = 400
 def timeline_rows(timeline: Timeline, width: int) -> list[Row]:
     """Draw the requests of a load run over time: title, legend, a row per request, axis and notes."""
     every = -(-len(timeline.bars) // MOST_ROWS) if timeline.bars else 1
-    words = f"run {timeline.run + 1}, {len(timeline.bars)} request{'' if len(timeline.bars) == 1 else 's'}"
+    words = f"run {timeline.run + 1}, {numbers.count_words(len(timeline.bars), 'request')}"
     counts = Counter(bar.backend for bar in timeline.bars)
     if len(timeline.backends) > 1 and any(counts[name] for name in timeline.backends):
         words += f": {' · '.join(f'{name} {counts[name]}' for name in timeline.backends)}"

@@ -65,7 +65,7 @@ def status_run(view: SweepView) -> Row:
     The number of failed requests, if there are any, comes before the status.
     """
     status = tab((view.status.value, STATUS_ROLES[view.status]))
-    failed = f"{view.failed} request{'' if view.failed == 1 else 's'} failed "
+    failed = f"{numbers.count_words(view.failed, 'request')} failed "
     return [(failed, "warn"), *status] if view.failed else status
 
 
@@ -191,8 +191,8 @@ def _first_sentences(parts: Sequence[list[Row]], most_rows: int) -> list[Row]:
         rows = [*rows, *others.pop(0)]
     if not others or most_rows < 2:
         return rows[:most_rows]
-    plural = "" if len(others) == 1 else "s"
-    return [*rows[: most_rows - 1], [label(f"… {len(others)} more sentence{plural}: n shows all")]]
+    hidden = numbers.count_words(len(others), "more sentence")
+    return [*rows[: most_rows - 1], [label(f"… {hidden}: n shows all")]]
 
 
 def finding_rows(view: SweepView, width: int) -> list[list[Row]]:

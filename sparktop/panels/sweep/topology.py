@@ -305,7 +305,7 @@ def difference_screen(
     untested = any(row.percent is not None and row.significant is None for row in difference.rows)
     words = [f"{UNTESTED} single run, no test possible"] if untested else []
     words += [f"↑ {top} above"] if top > 0 else []
-    words += [f"↓ {below} more row{'' if below == 1 else 's'}"] if below > 0 else []
+    words += [f"↓ {numbers.count_words(below, 'more row')}"] if below > 0 else []
     return framed_sweep(
         rows[top : top + screen_height - 2],
         width,

@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from sparktop.graphics.numbers import count_words
 from sparktop.model.load import Level, LoadKind, LoadMode, LoadPoint, concurrency_point
 from sparktop.model.plain import hide_in_repr
 from sparktop.model.targets import GuardLimits
@@ -45,7 +46,7 @@ class Order(StrEnum):
 
 def runs_words(runs: int, *, more_runs: bool) -> str:
     """Return how many runs a level has: "3 runs a level", or "at least 3 runs and 10 s a level"."""
-    words = f"{runs} run{'' if runs == 1 else 's'}"
+    words = count_words(runs, "run")
     return (f"at least {words} and {ENOUGH_S:.0f} s" if more_runs else words) + " a level"
 
 

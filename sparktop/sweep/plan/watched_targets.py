@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from sparktop.analysis.placement import address_of
+from sparktop.graphics.numbers import count_words
 from sparktop.hardware.identity import is_here, own_hosts
 from sparktop.model.snapshot import Snapshot
 from sparktop.model.targets import ARGUMENTS, BackendTarget, RouterTarget, Watch
@@ -132,7 +133,7 @@ def others_load(plan: Plan, snapshot: Snapshot | None, announced: Mapping[int, C
         if view.name in plan.loaded and any(number for number, _ in counts):
             lines.append(f"{view.name}: {', '.join(f'{number:,} {word}' for number, word in counts)}")
     if (omitted := len(lines) - _MOST_LINES) > 0:
-        lines[_MOST_LINES:] = [f"and on {omitted:,} more server{'' if omitted == 1 else 's'}"]
+        lines[_MOST_LINES:] = [f"and on {count_words(omitted, 'more server')}"]
     own_addresses = {address_of(url) for url in plan.loaded_urls} - {None}
     sweeps = [pid for pid, urls in announced.items() if not own_addresses.isdisjoint(map(address_of, urls))]
     return [*(f"process {pid}: a sweep of the same server" for pid in sweeps), *lines]

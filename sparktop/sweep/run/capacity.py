@@ -10,6 +10,7 @@ from typing import TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sparktop.graphics.numbers import count_words
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import LoadKind, LoadPoint
 from sparktop.model.snapshot import LimitKind
@@ -131,9 +132,9 @@ def limit_of_level(level: LevelResult, value: float) -> RanOut:
         if kv is not None and (limit is None or "KV cache" not in limit.reason):
             figures.append(f"KV cache {kv:.0f} % used")
         if server.preemptions:
-            figures.append(f"{server.preemptions:.0f} preemption{_plural_end(server.preemptions)}")
+            figures.append(count_words(server.preemptions, "preemption"))
         if server.waiting_max:
-            count = f"{server.waiting_max:.0f} request{_plural_end(server.waiting_max)}"
+            count = count_words(server.waiting_max, "request")
             figures.append(f"up to {count} waited")
     reason = "no limit of the servers was reached" if figures else "the servers report no figures"
     evidence = "; ".join([reason if limit is None else limit.reason, *figures])
@@ -142,11 +143,6 @@ def limit_of_level(level: LevelResult, value: float) -> RanOut:
     # What more requests would do, the hint on steps, is what the search has measured.
     hint = None if limit.kind in _LIMITS_OF_STEPS else limit.hint
     return RanOut(kind=limit.kind, evidence=evidence, hint=hint, server=limit.server, value=value)
-
-
-def _plural_end(count: float) -> str:
-    """Return the "s" of a noun after a count that is shown without decimals; "" after 1."""
-    return "" if round(count) == 1 else "s"
 
 
 def _probe_result(

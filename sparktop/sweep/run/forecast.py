@@ -11,7 +11,7 @@ from statistics import fmean
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sparktop.graphics.numbers import duration_words, range_words
+from sparktop.graphics.numbers import count_words, duration_words, range_words
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import Level, LoadKind, LoadMode, concurrency_point
 from sparktop.model.snapshot import Snapshot
@@ -446,8 +446,7 @@ def _time_words(expected: Forecast) -> str:
         higher = f"{', '.join(map(str, expected.higher))}{' (all slots)' if expected.fills_slots else ''}"
         further = f", then c = {higher} while tok/s rise"
     time = range_words(expected.time.least_s, expected.time.most_s)
-    levels = f"{expected.levels} level{'' if expected.levels == 1 else 's'}"
-    return f"{levels}{further}, in {time} ({expected.why})"
+    return f"{count_words(expected.levels, 'level')}{further}, in {time} ({expected.why})"
 
 
 def plan_line(plan: Plan, earlier: Sequence[SweepResult] = (), snapshot: Snapshot | None = None) -> str:
@@ -479,7 +478,7 @@ def _axis_words(plan: Plan) -> str:
 def _replay_words(replay: TraceReplay) -> str:
     """Return what a replay will send: requests, duration, rate, and what it leaves out."""
     speed = "" if replay.choice.speed == 1.0 else f" at {replay.choice.speed:g}×"
-    count = f"{replay.requests:,} request{'' if replay.requests == 1 else 's'}"
+    count = count_words(replay.requests, "request")
     longer = ""
     if replay.waits:
         count += f" in {replay.conversations:,} conversations"

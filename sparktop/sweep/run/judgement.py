@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from sparktop.graphics.numbers import count_words
 from sparktop.model.judgement import USEFUL_RUNS
 from sparktop.model.load import CallStart, EndReason, LoadKind
 from sparktop.model.statistics import least_values, quantile, unbiased_quantile, wilson
@@ -134,7 +135,7 @@ def _condition_sentence(
 ) -> str:
     limit_words = plain_words(words_of(condition))
     if interval is None:
-        few = f"{level.runs} run{'' if level.runs == 1 else 's'}, {ended} requests"
+        few = f"{count_words(level.runs, 'run')}, {ended} requests"
         return f"{limit_words} cannot be judged: {few} give no interval"
     word = {Verdict.HOLDS: "holds", Verdict.UNSURE: "is not sure", Verdict.FAILS: "fails"}[verdict]
     unit = " ms" if condition.figure.endswith("_ms") else ""

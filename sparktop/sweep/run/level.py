@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from pydantic import JsonValue
 
 from sparktop.analysis.yardsticks import busy_cores, words, yardsticks
+from sparktop.graphics.numbers import count_words
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import TimeRange
 from sparktop.model.load import (
@@ -686,8 +687,8 @@ class LevelMaker(Struct, eq=False):
                 continue
             self.rest[name] = point
             if not point.idle:
-                count = "" if point.running is None else f"{point.running:.0f} "
-                busy.append(f"{name} still ran {count}request{'' if point.running == 1 else 's'}")
+                requests = "requests" if point.running is None else count_words(point.running, "request")
+                busy.append(f"{name} still ran {requests}")
         what = ", ".join(busy) or "the counters of a server still moved"
         return f"{what} {limit_s:.0f} s after our last request ended: of others, or ours and not cancelled"
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from sparktop.graphics.numbers import count_words
 from sparktop.model.series import sum_if_all_known
 from sparktop.model.snapshot import BackendView, NodeView, Snapshot
 from sparktop.model.text import clean
@@ -469,5 +470,5 @@ def _machine_words(view: NodeView, *, are_linked: bool) -> str:
         link.link_bits_per_s for link in links if link.kind == "rdma" and link.up and link.link_bits_per_s
     ]
     if rates:
-        parts.append(f"{len(rates)} RDMA port{'' if len(rates) == 1 else 's'} of {min(rates) / 1e9:g} Gb/s")
+        parts.append(f"{count_words(len(rates), 'RDMA port')} of {min(rates) / 1e9:g} Gb/s")
     return ", ".join(filter(None, parts))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from sparktop.graphics.numbers import milliseconds
+from sparktop.graphics.numbers import count_words, milliseconds
 from sparktop.model.judgement import NO_DIFFERENCE, Name
 from sparktop.model.load import LoadKind
 from sparktop.model.snapshot import LimitKind
@@ -230,10 +230,9 @@ def amount(kind: LoadKind, value: float) -> str:
     """Return a load as text: "9 agents", "2.83 requests/s", "16 requests at once"."""
     if kind is LoadKind.RATE:
         return f"{value:.3g} requests/s"
-    end = "" if value == 1 else "s"
     if kind is LoadKind.CONCURRENCY:
-        return f"{value:.0f} request{end} at once"
-    return f"{value:.0f} {kind.value.removesuffix('s')}{end}"
+        return f"{count_words(value, 'request')} at once"
+    return count_words(value, kind.value.removesuffix("s"))
 
 
 def bare_amount(kind: LoadKind, value: float) -> str:

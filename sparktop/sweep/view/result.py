@@ -11,6 +11,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from sparktop.graphics.numbers import count_words
 from sparktop.model.load import Level, LoadKind, LoadMode
 from sparktop.model.sweep import (
     ComparedLevel,
@@ -181,13 +182,13 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
     counts = Counter(map(measured_state, levels))
     failed = sum(level.requests.failed for level in levels)
     done = counts[LevelState.DONE]
-    words = f"{done} level{'' if done == 1 else 's'}"
+    words = count_words(done, "level")
     more = [
         f"{counts[state]} {word}"
         for state, word in ((LevelState.CUT_SHORT, "unfinished"), (LevelState.REFUSED, "left out"))
         if counts[state]
     ]
-    more += [f"{failed:,} request{'' if failed == 1 else 's'} failed"] if failed else []
+    more += [f"{count_words(failed, 'request')} failed"] if failed else []
     if status is SweepStatus.DONE:
         return ", ".join((f"done: {words}", *more))
     because = f": {result.stop_reason}" if result.stop_reason else ""
@@ -336,7 +337,7 @@ def _imported_view(
     return SweepView(
         title=title or tools,
         status=SweepStatus.DONE,
-        words=f"imported from {tools}{when}: {len(levels)} level{'' if len(levels) == 1 else 's'}",
+        words=f"imported from {tools}{when}: {count_words(len(levels), 'level')}",
         plan_words=", ".join(_imported_plan_words(series)),
         started_at=started_at,
         simulated=any(a_series.simulated for a_series in series),
