@@ -207,6 +207,7 @@ def _btop_palette(name: str, text: str, *, where: str) -> tuple[Palette, str]:
     except ConfigError as error:
         raise ConfigError(f"{where}: {error}") from None
     dark, colors, stops = role_colors(given)
+    # Verdicts look alike in all themes: btop's have no colours for them.
     colors |= _readable_own(("good", "warn", "bad"), colors, dark=dark)
     gradients = {role: _gradient_steps(of_role, ansi=False) for role, of_role in stops.items()}
     palette = Palette(name, name, dark, ansi=False, colors=colors, gradients=gradients)

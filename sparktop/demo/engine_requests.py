@@ -185,11 +185,12 @@ class TokenReply(Struct):
     token_ids: list[int] = field(default_factory=list)
     """All token ids of the answer, including those that are not formatted yet."""
     _head: bytes = b""
+    """What each SSE event begins with: its fields up to those of the choices, whose object is still open."""
 
     def __post_init__(self) -> None:
         """Choose the words of the answer, at random or by the request's seed, which repeats it."""
         seed = self.request_id if self.asked.body.seed is None else self.asked.body.seed
-        self._words = answer_words(seed, self.output_tokens - self.stops)
+        self._words = answer_words(seed, self.output_tokens - (1 if self.stops else 0))
         self.token_ids = [_token_id(word) for word in self._words]
         if self.stops:
             self._words.append("")
@@ -248,6 +249,7 @@ class TokenReply(Struct):
         return "stop" if self.stops else "length"
 
     def _sse_event(self, choice: dict[str, Any] | None, **beside: object) -> bytes:
+        """Return an event: `_head`, the choices, the fields `beside` them, and the end of the object."""
         more_fields = f",{_json(beside)[1:-1]}" if beside else ""
         return self._head + f"[{_json(choice) if choice else ''}]{more_fields}}}\n\n".encode()
 

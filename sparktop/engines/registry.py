@@ -1,4 +1,7 @@
-"""The engines that a configuration may name: their routes, parsers and identity requests."""
+"""The engines that a configuration may name, and how the engine of a page is recognised and the page read.
+
+Of each engine: its routes, parsers and identity requests.
+"""
 
 from __future__ import annotations
 
@@ -300,7 +303,10 @@ def read_page(
 
 
 def _with_reason_of_silence(sample: EngineSample) -> EngineSample:
-    """Return a sample of a list of models; its note says when such a server writes no metrics, if known."""
+    """Return `sample`; if it is only a list of models, its note says when such a server writes no metrics.
+
+    The note of `openai.read` tells that it is one.
+    """
     answering = ENGINES[sample.engine]
     if sample.note != openai.NOTE or not answering.silent:
         return sample
@@ -322,11 +328,18 @@ def _read_metrics(body: bytes, at: float, engine: str) -> EngineSample:
     for name, prefix in engines:
         kind = ENGINES[name]
         if kind.reader is not None:
-            # Names without a prefix of their own, as of a NIM, are recognised by how one of them begins.
-            theirs = prefix if kind.reader.prefix else prefix.removesuffix(kind.prefixes[0])
-            page = kind.reader.with_prefix(theirs).read(text)
+            page = kind.reader.with_prefix(_prefix_of_names(kind.reader, kind.prefixes, prefix)).read(text)
             samples.append(replace(kind.sample_of(page, at), impossible=page.impossible))
     return _merge_samples(samples)
+
+
+def _prefix_of_names(reader: Reader, engine_prefixes: Sequence[str], found_prefix: str) -> str:
+    """Return what stands before each name of an engine's table on a page with the prefix `found_prefix`.
+
+    The names of a NIM have no prefix: it is found by how one of them begins, "ray_num_requests", of which
+    "ray_" stands before the names of its table.
+    """
+    return found_prefix if reader.prefix else found_prefix.removesuffix(engine_prefixes[0])
 
 
 def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
@@ -342,20 +355,25 @@ def _engines_on(body: bytes, engine: str) -> tuple[tuple[str, str], ...]:
     for pattern in (_PREFIX_FIRST, _PREFIX_LATER):
         if engines:
             break  # the second pattern is slower, and seldom needed
-        for sample in pattern.finditer(padded):
-            name = _ENGINE_OF_PREFIX[sample[2]]
-            if name not in engines and _is_engines_metric(name, sample[2], sample[3]):
-                engines[name] = (sample[1] + sample[2]).decode()
+        for found in pattern.finditer(padded):
+            foreign_prefix, prefix, rest = found.groups()
+            name = _ENGINE_OF_PREFIX[prefix]
+            if name not in engines and _is_engines_metric(name, prefix, rest):
+                engines[name] = (foreign_prefix + prefix).decode()
     engines_with_prefix = engines.keys() - {"nim"}  # a NIM's names have no prefix either
     if engine == "trtllm" and not engines_with_prefix and _BARE_TRTLLM.search(padded):
         return (("trtllm", ""),)
-    # Other programs may write names as a NIM's: MindIE does, and one that is not expected needs a mark.
-    if "nim" in engines and ("mindie" in engines or (engine != "nim" and not _OF_NIM.search(padded))):
+    if "nim" in engines and not _is_page_of_nim(engines, engine, padded):
         del engines["nim"]
     kind = router_kind(body) if _may_be_router(padded, engines) else None
     if kind is not None:
         raise PageError(FailureKind.ROUTER, TITLES[kind])
     return tuple((name, engines[name]) for name in ENGINES if name in engines)
+
+
+def _is_page_of_nim(engines: Mapping[str, str], engine: str, padded: bytes) -> bool:
+    """Return whether names as a NIM's are of one: MindIE writes such, too, and others may."""
+    return "mindie" not in engines and (engine == "nim" or _OF_NIM.search(padded) is not None)
 
 
 def _is_engines_metric(engine: str, prefix: bytes, name: bytes) -> bool:
@@ -402,7 +420,7 @@ def _fill_missing(lane: LaneSample, front: LaneSample) -> LaneSample:
         of_engine, of_front = getattr(lane, name), getattr(front, name)
         if of_engine in (None, {}) and of_front not in (None, {}):
             missing_fields[name] = of_front
-    if "generation_tokens" in missing_fields:
+    if "generation_tokens" in missing_fields:  # how they are counted comes from where they do
         missing_fields["per_finished_request"] = front.per_finished_request
     for field_name in ("counts", "gauges"):
         missing_fields[field_name] = {**getattr(front, field_name), **getattr(lane, field_name)}

@@ -15,6 +15,7 @@ import ssl
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Sequence
 from concurrent.futures import Future
+from math import ceil
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Semaphore, Thread
@@ -263,15 +264,16 @@ def without_secret(text: str, secret: str | None) -> str:
     if not secret:
         return text
     raw = secret.encode()
-    # Of base64, the characters that depend on the secret alone, whatever stands before and after it:
-    # ceil(8 * shift / 6) hold bits of what stands before, and 8 * len(raw) // 6 - 1 after them no others.
-    inside = [
-        encode(b"\0" * shift + raw).decode()[-(-shift * 8 // 6) :].rstrip("=")[: len(raw) * 8 // 6 - 1]
-        for shift in range(3)
-        for encode in (b64encode, urlsafe_b64encode)
-    ]
     quoted = quote(secret, safe="")
-    forms = {secret, secret[::-1], quoted, quote(quoted), quote(secret), quote_plus(secret), *inside}
+    forms = {
+        secret,
+        secret[::-1],
+        quoted,
+        quote(quoted),
+        quote(secret),
+        quote_plus(secret),
+        *_base64_insides(raw),
+    }
     percent = "".join(f"%{byte:02x}" for byte in raw)
     for spelling in sorted({*forms, percent, raw.hex()}, key=len, reverse=True):
         if len(spelling) >= min(len(secret), _SHORTEST_FORM):
@@ -280,6 +282,19 @@ def without_secret(text: str, secret: str | None) -> str:
             if len(letters) >= _SHORTEST_FORM:
                 text = re.sub(_APART.join(letters), "…", text, flags=re.IGNORECASE)
     return text
+
+
+def _base64_insides(raw: bytes) -> list[str]:
+    """Return the characters that base64 of any text with the bytes `raw` has, for each place in the text.
+
+    They depend on these bytes alone. A character has 6 bits: the first ones hold bits of what stands before,
+    the last ones of what stands after.
+    """
+    return [
+        encode(b"\0" * shift + raw).decode()[ceil(8 * shift / 6) :].rstrip("=")[: 8 * len(raw) // 6 - 1]
+        for shift in range(3)
+        for encode in (b64encode, urlsafe_b64encode)
+    ]
 
 
 def _json_message(text: str) -> str:
@@ -403,10 +418,11 @@ class _Lookups:
     def __init__(self) -> None:
         self._waiting: SimpleQueue[tuple[str, int | None, Future[_Addresses]]] = SimpleQueue()
         self._idle = Semaphore(0)
+        """Threads that wait for a lookup, less those that one was given to."""
         self._threads = 0
 
     def add(self, host: str, port: int | None) -> Future[_Addresses]:
-        """Return the future result of a lookup."""
+        """Return the future result of a lookup; a thread is started if none is idle."""
         future: Future[_Addresses] = Future()
         self._waiting.put((host, port, future))
         if not self._idle.acquire(blocking=False) and self._threads < _MOST_THREADS:

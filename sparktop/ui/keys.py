@@ -53,7 +53,7 @@ class KeyRow:
         self._keys: list[str] = []
 
     def draw(self, keys: Sequence[tuple[str, str]], width: int, table: Sequence[Key]) -> Row:
-        """Return the row of `width` cells; other `keys` (key, what it does) than before begin at the first.
+        """Return the row of `keys`, (key, what it does), in `width` cells: the first page if they changed.
 
         Of the keys `table`, the one that shows more keys stands last where not all fit.
         """
