@@ -235,20 +235,28 @@ class Plan(Struct, frozen=True):
         return self.points[0].kind if self.points else LoadKind.CONCURRENCY
 
     @property
-    def searches(self) -> bool:
-        """True if the sweep chooses its levels as it goes, so that their number is not known before."""
+    def searches_concurrency_or_rate(self) -> bool:
+        """Whether the sweep looks for the highest concurrency or rate that holds: its levels are not planned.
+
+        Searches for a `capacity` are apart, and so is `climb_to`, whose first levels are planned. With
+        `depths`, all levels are: `slo` tells up to which depth it holds.
+        """
         return self.search_rate or (bool(self.slo) and not self.depths)
 
     @property
     def highest_concurrency(self) -> int:
-        """The most requests in flight of any level."""
+        """The most requests in flight of the levels that are planned; a climb goes beyond, to `climb_to`."""
         if self.capacity is not None:
             return LoadPoint(self.capacity.kind, self.capacity.most).most_in_flight
         return max((point.most_in_flight for point in self.axis), default=1)
 
     @property
     def bases(self) -> tuple[int, ...]:
-        """The prompt lengths without context, where context and prompt are one request; else empty."""
+        """The prompt lengths without context, where context and prompt are one request; else empty.
+
+        Prompts of 128 tokens after 0 and 4,096 tokens are planned as the lengths 128 and 4,224: 128 is one,
+        since both 128 + 0 and 128 + 4,096 are lengths.
+        """
         if not self.whole:
             return ()
         bases = (length - min(self.depths, default=0) for length in self.lengths)
@@ -323,6 +331,7 @@ def run_batches(plan: Plan, targets: Iterable[str] | None = None) -> Iterator[Ru
                 yield RunBatch(level, run_numbers(plan, level))
         return
     for levels in zip(*(plan.levels(name) for name in names), strict=True):
+        # Without a number of runs the order is refused by `presets`.
         yield from _interleaved_batches(levels, plan.runs_of(levels[0].point.most_in_flight) or plan.runs)
 
 

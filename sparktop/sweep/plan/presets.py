@@ -232,7 +232,7 @@ def _without_unfit_settings(plan: Plan) -> Plan:
     of a level in steady mode is fixed. Where context and prompt are sent as one request, its length is the
     sum of theirs.
     """
-    takes_levels_in_turn = not plan.searches and plan.order is Order.ASCENDING
+    takes_levels_in_turn = not plan.searches_concurrency_or_rate and plan.order is Order.ASCENDING
     # Where a duration bounds a level, the number of its runs is not known before.
     counts_bursts = plan.mode is LoadMode.BURST and plan.runs_of(1) is not None and plan.requests is None
     joined_lengths = tuple(depth + length for depth in plan.depths for length in plan.lengths)
@@ -285,7 +285,7 @@ def _rules(plan: Plan) -> Iterator[_Rule]:
     words = "--rate auto looks for the limit under one prompt length: give one with --pp"
     yield plan.search_rate and len(plan.lengths) > 1, words
     words = "--slo looks for the limit under one prompt length: give one with --pp"
-    yield has_slo and plan.searches and len(plan.lengths) > 1, words
+    yield has_slo and plan.searches_concurrency_or_rate and len(plan.lengths) > 1, words
     yield is_agents and is_counted, "--agents: a level lasts --duration seconds: leave out --requests"
     yield is_agents and has_slo, "--slo looks for a concurrency: leave out --agents"
     words = "--agents: --order abba needs one run a level: leave out --runs"

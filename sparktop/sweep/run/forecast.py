@@ -351,12 +351,12 @@ def _forecast_of(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot 
     return Forecast(
         _duration_source(plan, earlier),
         len(asked) * targets,
-        None if plan.searches or not targets else _time_range(plan, earlier, limits),
+        None if plan.searches_concurrency_or_rate or not targets else _time_range(plan, earlier, limits),
         requests=count,
         warm_ups=warm_ups + contexts,
         prompt_tokens=None if count is None else prompts,
         output_tokens=None if count is None else (count + contexts) * plan.tg,
-        at_least=plan.searches or plan.more_runs or bool(limits),
+        at_least=plan.searches_concurrency_or_rate or plan.more_runs or bool(limits),
         higher=() if highest is None else tuple(doublings(max(plan.concurrency), highest)),
         fills_slots=highest is not None and highest < (plan.climb_to or 0),  # else the plan sets the limit
     )
@@ -365,7 +365,7 @@ def _forecast_of(plan: Plan, results: Sequence[SweepResult], snapshot: Snapshot 
 def _level_requests(plan: Plan, level: Level) -> int | None:
     """Return the number of measured requests of a level on one target; None if only time limits it."""
     concurrency = level.point.most_in_flight
-    runs = runs_needed(plan, concurrency) if plan.searches else plan.runs_of(concurrency)
+    runs = runs_needed(plan, concurrency) if plan.searches_concurrency_or_rate else plan.runs_of(concurrency)
     each = plan.requests if plan.mode is LoadMode.STEADY else concurrency
     return None if runs is None or each is None else runs * each
 
@@ -407,7 +407,7 @@ def _duration_source(plan: Plan, earlier: Mapping[str, EarlierSweep | None]) -> 
     """Return the source of a forecast's duration: "estimated from your sweep of 3 Mar 14:05"."""
     if not plan.targets:
         return "unknown: no target"
-    if plan.searches:
+    if plan.searches_concurrency_or_rate:
         return "unknown: the servers decide how many levels"
     unknown = [name for name, sweep in earlier.items() if sweep is None]
     if unknown:

@@ -53,13 +53,14 @@ class ResultBuilder:
         self._plan = plan
         self._health: dict[tuple[str, Level], Sequence[ClientHealth]] = {}
         """The load generator's health in each run, by target and level."""
+        looks_for_slo = bool(plan.slo) and plan.searches_concurrency_or_rate
         self.result = SweepResult(
             started_at=started_at.astimezone(UTC),
             sparktop=__version__,
             simulated=simulated,
             plan=plan_result(plan),
             targets=tuple(map(unmeasured, plan.targets)),
-            slo=SloResult(conditions=_conditions(plan.slo)) if plan.slo and plan.searches else None,
+            slo=SloResult(conditions=_conditions(plan.slo)) if looks_for_slo else None,
             capacity=None if plan.capacity is None else capacity_result(plan.capacity, {}),
         )
 

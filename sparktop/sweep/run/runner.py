@@ -159,7 +159,7 @@ class SweepRunner:
             for prepared in targets.values():
                 if not self._is_stopped():
                     await CapacityLevels(maker, prepared, self._measure_batch, self._builder).run()
-        elif self._plan.searches:
+        elif self._plan.searches_concurrency_or_rate:
             for prepared in targets.values():
                 await self._search(maker, prepared)
         else:
@@ -231,7 +231,9 @@ class SweepRunner:
             # Prompts depend on it, so that two sweeps never send the same ones.
             sweep_id=secrets.token_hex(4),
             interval_s=self._feed.snapshot().interval_s,
-            left=lambda made: None if self._plan.searches else self._estimate.range_s(self._todo, made),
+            left=lambda made: (
+                None if self._plan.searches_concurrency_or_rate else self._estimate.range_s(self._todo, made)
+            ),
             clock=self._clock,
         )
 

@@ -71,7 +71,7 @@ def planned_keys(plan: Plan) -> list[Level]:
 
     Return an empty list for a search, whose levels are not known in advance.
     """
-    if plan.searches or plan.capacity is not None:
+    if plan.searches_concurrency_or_rate or plan.capacity is not None:
         return []
     names = [target.name for target in plan.targets]
     if plan.order is Order.ASCENDING:

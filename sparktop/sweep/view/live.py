@@ -121,9 +121,9 @@ class LiveView:
         self._began = clock()
         self._ended_at: float | None = None
         self._curves = SweepCurves(TimeGrid(self._began))
-        self._bars: dict[Level, Runs] = {}
-        self._beside_bars: dict[Level, Runs] = {}
-        """Requests while long prompts arrive, and these."""
+        self._requests_of: dict[Level, Runs] = {}
+        self._beside_requests_of: dict[Level, Runs] = {}
+        """Requests while long prompts arrive, these included: their first tokens are drawn, but no bars."""
         self._levels = LevelProgress(plan)
         self._share = 0.0
         """The part of the sweep that was shown last as done."""
@@ -203,7 +203,10 @@ class LiveView:
         return replace(view, progress=self._progress(view), searches=self._searches())
 
     def _progress(self, view: SweepView) -> float | None:
-        """Return the part (0 to 1) of a sweep that may add levels that is done, by time; None for others."""
+        """Return which part (0 to 1) of the time is over, of a sweep that climbs; None for others.
+
+        It may add levels, so that more time is left than before: the part that was shown never falls.
+        """
         if self._plan.climb_to is None or view.left is None:
             return None
         elapsed_s, left_s = view.elapsed_s or 0.0, middle_s(view.left.least_s, view.left.most_s)
@@ -233,7 +236,7 @@ class LiveView:
         level = None if self._result is None else measured_level(self._result, key)
         # A measured level uses the values of its file, so that it is drawn the same when opened later.
         prefill_s = None if level is None else stored_prefill_s(level)
-        requests, server = self._bars.get(key, {}), self._only_server(key.target)
+        requests, server = self._requests_of.get(key, {}), self._only_server(key.target)
         timelines = running_timelines(key, requests, self._clock(), prefill_s, server)
         if level is None and not timelines and key != self._current.key:
             return None
@@ -249,10 +252,17 @@ class LiveView:
             self._results_view = self._view_of(self._result)
 
     def _add_load(self, batch: Batch) -> None:
+        """Add what was sent and received: all of it to the curves, the runs of a level also to its requests.
+
+        First tokens are drawn also while long prompts arrive. The figures of the level count what is
+        measured: neither that nor a warm-up.
+        """
         key, current = self._phase.level, self._current
-        # While long prompts arrive, requests are drawn, and counted for no figure.
-        bars = {SweepPhase.RUNNING: self._bars, SweepPhase.BESIDE: self._beside_bars}.get(self._phase.phase)
-        requests = None if bars is None or key is None else bars.setdefault(key, {})
+        requests_of = {
+            SweepPhase.RUNNING: self._requests_of,
+            SweepPhase.BESIDE: self._beside_requests_of,
+        }.get(self._phase.phase)
+        requests = None if requests_of is None or key is None else requests_of.setdefault(key, {})
         for event in batch.events:
             self._rates.take(event)
             self._curves.take(event)
@@ -365,10 +375,11 @@ class LiveView:
 
     def _moment(self, now: float) -> SweepMoment:
         phase, current = self._phase, self._current
-        opens = current.measuring and self._plan.kind is LoadKind.RATE
-        trace_s = None if self._plan.trace is None or not opens else self._plan.trace.measured_s
+        is_open = current.measuring and self._plan.kind is LoadKind.RATE
+        trace_s = None if self._plan.trace is None or not is_open else self._plan.trace.measured_s
         key, requests = current.key, None
         if key is not None and phase.runs is not None and self._plan.mode is LoadMode.BURST:
+            # A burst is one request of each that is in flight; a level may get more runs than planned.
             requests = key.point.most_in_flight * max(phase.runs, (phase.run or 0) + 1)
         return SweepMoment(
             phase=phase.phase.value,
@@ -382,7 +393,7 @@ class LiveView:
             requests=requests,
             failed=current.failed,
             tokens=current.tokens,
-            requests_per_s=self._rates.per_s(now) if opens else None,
+            requests_per_s=self._rates.per_s(now) if is_open else None,
             trace_at_s=None if trace_s is None else min(trace_s, self._rates.run_s(now) or 0.0),
             trace_s=trace_s,
         )
