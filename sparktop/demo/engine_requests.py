@@ -224,15 +224,8 @@ class TokenReply(Struct):
     def whole(self, ended: RequestEnded) -> dict[str, Any]:
         """Return the JSON object of the complete response, for a request without streaming."""
         text = "".join(self._words)
-        content: dict[str, Any] = {"text": text}
-        if self.asked.chat:
-            message = {
-                "role": "assistant",
-                "content": text,
-                "reasoning_content": None,
-                "tool_calls": list[str](),
-            }
-            content = {"message": message}
+        message = {"role": "assistant", "content": text, "reasoning_content": None, "tool_calls": list[str]()}
+        content: dict[str, Any] = {"message": message} if self.asked.chat else {"text": text}
         choice = self._choice_fields(content, self.token_ids, self._finish_reason())
         body = self._top_fields("chat.completion" if self.asked.chat else "text_completion")
         body |= {"choices": [choice], "usage": self._usage_fields(ended)}

@@ -108,7 +108,7 @@ def to_text(
 def _wrap_line(line: str, width: int | None) -> str:
     if width is None or cell_width(line) <= width:
         return line
-    return "\n".join(wrap_cells(line, max(_LEAST_WIDTH, width), subsequent_indent=" " * 6))
+    return "\n".join(wrap_cells(line, max(_LEAST_WIDTH, width), indents=("", " " * 6)))
 
 
 def _check_line(check: Check, width: int | None, *, color: bool) -> str:

@@ -170,24 +170,23 @@ def _places(
 ) -> Iterable[Path]:
     """Yield where a model's files may be: at the path, at what a container mounts there, in the cache."""
     yield Path(model).expanduser()
-    hubs: list[Path] = []
-    for outside, inside in _mounts(before):
-        if (folder := _outside_path(model, outside, inside)) is not None:
-            yield folder
-        if (folder := _outside_path(_HUB_IN_IMAGE, outside, inside)) is not None:
-            hubs.append(folder)
+    mounts = list(_mounts(before))
+    yield from _outside_paths(model, mounts)
     cache = env.get("HF_HOME") or Path(env.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     download_folder = option(options, ("--download-dir",)) or env.get("HF_HUB_CACHE")
+    hubs = _outside_paths(_HUB_IN_IMAGE, mounts)
     for hub in (*([Path(download_folder)] if download_folder else []), *hubs, Path(cache, "hub")):
         if (folder := hub_folder(hub.expanduser(), model)) is not None:
             yield folder
 
 
-def _outside_path(path: str, outside: Path, inside: str) -> Path | None:
-    """Return where the `path` of a container is here, if the folder `inside` it is the folder `outside`."""
-    if path != inside and not path.startswith(f"{inside}/"):
-        return None
-    return outside / path[len(inside) :].lstrip("/")
+def _outside_paths(path: str, mounts: Iterable[tuple[Path, str]]) -> list[Path]:
+    """Return where the `path` of a container is here, by each of its `mounts` (here, in it) that has it."""
+    return [
+        outside / path[len(inside) :].lstrip("/")
+        for outside, inside in mounts
+        if path == inside or path.startswith(f"{inside}/")
+    ]
 
 
 def _mounts(words: Sequence[str]) -> Iterator[tuple[Path, str]]:

@@ -76,20 +76,18 @@ def _cut_text(text: str, width: int) -> str:
     return "".join(kept_chars) + " " * room + ELLIPSIS
 
 
-def wrap_cells(text: str, width: int, *, initial_indent: str = "", subsequent_indent: str = "") -> list[str]:
-    """Wrap a text at spaces into lines of at most `width` cells; a longer word is split."""
+def wrap_cells(text: str, width: int, indents: tuple[str, str] = ("", "")) -> list[str]:
+    """Wrap a text at spaces into lines of at most `width` cells; a longer word is split.
+
+    `indents` stand before the first line and before all others.
+    """
+    first, others = indents
     if not is_narrow(text):
         # A second character stands for the second cell of a wide one; as a word may be split between the two,
         # a cell is left for that.
         text = "".join(char.rjust(_char_width(char), _SECOND_CELL) for char in text)
         width -= 1
-    lines = wrap(
-        text,
-        width,
-        initial_indent=initial_indent,
-        subsequent_indent=subsequent_indent,
-        break_on_hyphens=False,
-    )
+    lines = wrap(text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
     return [line.replace(_SECOND_CELL, "") for line in lines]
 
 

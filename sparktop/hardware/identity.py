@@ -142,16 +142,13 @@ def was_shut_down(root: Path) -> bool | None:
     path = root / "var/log/wtmp"
     # The file tells its kind, since it can be of another machine: read as the other one, few types exist.
     records = max((_read_records(path, size) for size in _RECORD_BYTES), key=len)
-    kinds: list[str] = []
-    for kind, user in records:
-        if kind == _BOOT_TIME:
-            kinds.append("boot")
-        elif kind == _RUN_LEVEL and user == b"shutdown":
-            kinds.append("shutdown")
-    if kinds.count("boot") < 2:  # noqa: PLR2004 - this boot and the one before
+    kinds = [
+        kind for kind, user in records if kind == _BOOT_TIME or (kind, user) == (_RUN_LEVEL, b"shutdown")
+    ]
+    if kinds.count(_BOOT_TIME) < 2:  # noqa: PLR2004 - this boot and the one before
         return None
-    this_boot = len(kinds) - 1 - kinds[::-1].index("boot")
-    return kinds[this_boot - 1] == "shutdown"
+    this_boot = len(kinds) - 1 - kinds[::-1].index(_BOOT_TIME)
+    return kinds[this_boot - 1] == _RUN_LEVEL
 
 
 def _read_records(path: Path, record_bytes: int) -> list[tuple[int, bytes]]:

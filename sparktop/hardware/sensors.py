@@ -119,9 +119,8 @@ def read_rails(root: Path) -> tuple[PowerRail, ...]:
             value = _read_millionths(f"{stem}_input")
             rail = rails.get(label, PowerRail(label))
             if name.startswith("energy"):
-                rails[label] = replace(rail, energy_j=value)
+                rail = replace(rail, energy_j=value)
             elif value is not None and value <= _POWER_MAX_W:
-                rails[label] = replace(rail, power_w=value)
-            else:
-                rails[label] = rail
+                rail = replace(rail, power_w=value)
+            rails[label] = rail
     return tuple(rails.values())[:_MOST_RAILS]

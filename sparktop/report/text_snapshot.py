@@ -40,7 +40,7 @@ def render(snapshot: Snapshot, width: int) -> str:
 
 def _list_lines(shown: Table, width: int) -> Iterator[str]:
     for sentence, *below in tables.list_items(shown, lambda text: text):
-        yield from wrap_cells(f"- {clean(sentence, _LONGEST)}", width, subsequent_indent="  ")
+        yield from wrap_cells(f"- {clean(sentence, _LONGEST)}", width, indents=("", "  "))
         for line in below:
             yield from _indent(line, width)
 
@@ -75,8 +75,8 @@ def table_lines(shown: Table, width: int) -> Iterator[str]:
         yield from _indent(f"each: {rests[0]}", width)
 
 
-def _indent(sentence: str, width: int) -> Iterator[str]:
-    yield from wrap_cells(clean(sentence, _LONGEST), width, initial_indent="  ", subsequent_indent="    ")
+def _indent(sentence: str, width: int) -> list[str]:
+    return wrap_cells(clean(sentence, _LONGEST), width, indents=("  ", "    "))
 
 
 def _fitting_columns(widths: Sequence[int], width: int) -> int:

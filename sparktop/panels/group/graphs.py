@@ -184,12 +184,18 @@ class GroupSlots(Struct, frozen=True, eq=False):
     tps: tuple[float | None, ...]
     """Each backend's tokens per second of late, as its own panel has them."""
 
+    def loads(self) -> list[Slots]:
+        """Return each backend's running plus waiting requests by time slot."""
+        return [load_slots(run, wait) for run, wait in zip(self.running, self.waiting, strict=True)]
+
     def mean_loads(self, width: int) -> list[Slots]:
         """Return each backend's running plus waiting requests, as one mean for each of `width` cells."""
-        return [
-            cell_means(load_slots(run, wait), width, self.end_slot)
-            for run, wait in zip(self.running, self.waiting, strict=True)
-        ]
+        return [cell_means(load, width, self.end_slot) for load in self.loads()]
+
+    def tps_rows(self, width: int, height: int) -> list[Row]:
+        """Draw the group's token rate; a dotted line shows the rate of an even split, if it is known."""
+        rows = area_rows(self.group_tps, width, height, self.group_top, "generation", end_slot=self.end_slot)
+        return rows if self.even_tps is None else with_level(rows, self.even_tps / self.group_top)
 
 
 def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, width: int) -> GroupSlots:
@@ -270,12 +276,10 @@ def group_speed(slots: GroupSlots, width: int, height: int) -> list[Row]:
 
     A dotted line shows the rate that is estimated for an even split, if it is known.
     """
-    graph = width - GUTTER
-    rows = area_rows(slots.group_tps, graph, height, slots.group_top, "generation", end_slot=slots.end_slot)
+    rows = slots.tps_rows(width - GUTTER, height)
     more = f"mean of {_RATE_S:g} s · "
     if slots.even_tps is not None:
         more += f"┄ {numbers.rate(slots.even_tps, 6).strip()} if even · "
-        rows = with_level(rows, slots.even_tps / slots.group_top)
     total = Sum.of_values(slots.tps)
     rate = figure(f"{total.sign}{numbers.rate(total.value, 6).strip()}", LIVE)
     words = label_row(("Σ ", "title"), rate, " tok/s")

@@ -31,7 +31,6 @@ from sparktop.panels.group.graphs import (
     many_rows,
     opposed_rows,
     pair_rows,
-    with_level,
     with_line,
 )
 from sparktop.panels.group.verdict import (
@@ -44,7 +43,6 @@ from sparktop.panels.group.verdict import (
 from sparktop.panels.parts.figures import flow_pieces, heading, label, label_row, wrap_sentence
 from sparktop.panels.parts.graph import (
     TimeWindow,
-    area_rows,
     caption,
     empty_rows,
     mirror_role,
@@ -179,17 +177,15 @@ def _two_graphs(
 ) -> list[list[Row]]:
     """Return two graphs of `width` cells: the group's token rate, and the loads of its backends."""
     slots = group_slots(balance, lines, window.axis(width), width)
-    tokens = area_rows(
-        slots.group_tps, width, height - 1, slots.group_top, "generation", end_slot=slots.end_slot
-    )
-    if slots.even_tps is not None:
-        tokens = with_level(tokens, slots.even_tps / slots.group_top)
     words: Row = [("Σ tok/s", "generation")]
     even: Row = []
     if slots.even_tps is not None:
         even = label_row(f" ┄{numbers.rate(slots.even_tps, 6).strip()}", " if even")
     top = scale_words(numbers.tick(slots.group_top))
-    left = [caption([*words, *even], top, width, [*words, *even[:1]], words), *tokens]
+    left = [
+        caption([*words, *even], top, width, [*words, *even[:1]], words),
+        *slots.tps_rows(width, height - 1),
+    ]
     right = (
         _pair_graph(balance, slots, width, height)
         if len(lines) == _PAIR
@@ -243,7 +239,7 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
 
     Equal halves are an even load, whatever the number of backends.
     """
-    loads = [load_slots(run, wait) for run, wait in zip(shown.running, shown.waiting, strict=True)]
+    loads = shown.loads()
     slots = [[load for load in slot if load is not None] for slot in zip(*loads, strict=True)]
     fullest = [max(slot, default=None) for slot in slots]
     emptiest = [min(slot) if len(slot) == len(loads) else None for slot in slots]

@@ -121,9 +121,8 @@ class LiveView:
         self._began = clock()
         self._ended_at: float | None = None
         self._curves = SweepCurves(TimeGrid(self._began))
-        self._requests_of: dict[Level, Runs] = {}
-        self._beside_requests_of: dict[Level, Runs] = {}
-        """Requests while long prompts arrive, these included: their first tokens are drawn, but no bars."""
+        self._requests_of: dict[tuple[SweepPhase, Level], Runs] = {}
+        """By phase and level. Of those while long prompts arrive, first tokens are drawn, but no bars."""
         self._levels = LevelProgress(plan)
         self._share = 0.0
         """The part of the sweep that was shown last as done."""
@@ -236,7 +235,7 @@ class LiveView:
         level = None if self._result is None else measured_level(self._result, key)
         # A measured level uses the values of its file, so that it is drawn the same when opened later.
         prefill_s = None if level is None else stored_prefill_s(level)
-        requests, server = self._requests_of.get(key, {}), self._only_server(key.target)
+        requests, server = self._requests_of.get((SweepPhase.RUNNING, key), {}), self._only_server(key.target)
         timelines = running_timelines(key, requests, self._clock(), prefill_s, server)
         if level is None and not timelines and key != self._current.key:
             return None
@@ -257,12 +256,9 @@ class LiveView:
         First tokens are drawn also while long prompts arrive. The figures of the level count what is
         measured: neither that nor a warm-up.
         """
-        key, current = self._phase.level, self._current
-        requests_of = {
-            SweepPhase.RUNNING: self._requests_of,
-            SweepPhase.BESIDE: self._beside_requests_of,
-        }.get(self._phase.phase)
-        requests = None if requests_of is None or key is None else requests_of.setdefault(key, {})
+        phase, key, current = self._phase.phase, self._phase.level, self._current
+        is_drawn = phase in {SweepPhase.RUNNING, SweepPhase.BESIDE}
+        requests = None if key is None or not is_drawn else self._requests_of.setdefault((phase, key), {})
         for event in batch.events:
             self._rates.take(event)
             self._curves.take(event)
