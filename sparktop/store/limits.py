@@ -6,7 +6,7 @@ The rules are in `analysis/limited_by.py`.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -210,8 +210,11 @@ def _evidence(
     router = is_routed = requests_in_router = None
     if front is not None:
         router, group = front
-        is_routed = _is_routed(router, group, backends)
-        requests_in_router = _requests_held_back(router, group, backends)
+        watched = [backends[name] for name in group.backends if name in backends]
+        behind = [member for member in watched if member.work.polls]
+        is_routed = _is_routed(router, behind)
+        if len(behind) == len(group.backends):  # else some requests may be at one that is not watched
+            requests_in_router = _requests_held_back(router, behind)
     capacity = view.kv_capacity_tokens
     reads = view.estimated_read_gb_per_s
     return Evidence(
@@ -286,27 +289,14 @@ def _unmatched_router(track: BackendTrack, routed: Routed) -> str | None:
     return None
 
 
-def _backends_behind(group: Group, backends: Mapping[str, BackendTrack]) -> list[BackendTrack]:
-    return [backends[name] for name in group.backends if name in backends and backends[name].work.polls]
-
-
-def _is_routed(router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]) -> bool | None:
-    """Return whether the router's own counts show that the requests of its backends pass it."""
-    behind = _backends_behind(group, backends)
+def _is_routed(router: RouterTrack, behind: Sequence[BackendTrack]) -> bool | None:
+    """Return whether the router's own counts show that the requests of the backends `behind` it pass it."""
     newest = max((track.work.polls[-1].at for track in behind), default=math.inf)
     return router.passes([track.load for track in behind], newest - _ROUTED_S)
 
 
-def _requests_held_back(
-    router: RouterTrack, group: Group, backends: Mapping[str, BackendTrack]
-) -> float | None:
-    """Return how many requests are in the router and at no server behind it.
-
-    None if the router does not count them, or a server behind it is not watched.
-    """
-    behind = _backends_behind(group, backends)
-    if len(behind) < len(group.backends):
-        return None
+def _requests_held_back(router: RouterTrack, behind: Sequence[BackendTrack]) -> float | None:
+    """Return how many requests are in the router and at none of those `behind` it; None if not counted."""
     if router.sample.in_flight is None:
         return router.sample.queued
     return max(0.0, router.sample.in_flight - sum(_requests_at(track) for track in behind))

@@ -219,15 +219,17 @@ def group_slots(balance: Balance, lines: Sequence[LoadLine], axis: TimeAxis, wid
 
 
 def opposed_rows(
-    up: Stack, down: Stack, width: int, half: int, top: float, gradients: tuple[str, str], *, end_slot: int
+    slots: GroupSlots, up: Stack, down: Stack, width: int, half: int
 ) -> tuple[list[Row], list[Row]]:
-    """Draw two stacked graphs on a centre line; return (rows above the line, rows below the line).
+    """Draw two stacked graphs of loads on a centre line; return (rows above the line, rows below the line).
 
-    `up` and `down` are pairs of series, `half` the rows of each graph, and `gradients` the colours of the
-    pair. Values far above `top`, the end of the scale, are marked.
+    `up` and `down` are pairs of series of `slots`: running and waiting requests; `half` is the rows of each
+    graph. Values far above the end of the scale are marked.
     """
     above, below = (
-        stacked_rows(*pair, width, half, top, gradients, end_slot=end_slot, by_height=False)
+        stacked_rows(
+            *pair, width, half, slots.load_top.end, _LOAD_GRADIENTS, end_slot=slots.end_slot, by_height=False
+        )
         for pair in (up, down)
     )
     table: dict[int, int | str] = {**flip_table(), ord(CLIPPED): _CLIPPED_BELOW}
@@ -339,9 +341,7 @@ def load_heading(slots: GroupSlots, width: int) -> Row:
 
 def _pair_loads(slots: GroupSlots, lead_margin: float | None, width: int, half: int) -> list[Row]:
     up, down = zip(slots.running, slots.waiting, strict=True)
-    above, below = opposed_rows(
-        up, down, width, half, slots.load_top.end, _LOAD_GRADIENTS, end_slot=slots.end_slot
-    )
+    above, below = opposed_rows(slots, up, down, width, half)
     top = numbers.tick(slots.load_top.end)
     counts_height = max(0, half - 1)
     first = [scale_end(_signed_name(UP, slots, 0), top), *_counts_rows(slots, 0)[:counts_height]]
@@ -402,7 +402,7 @@ def _load_row(slots: GroupSlots, index: int, width: int, height: int) -> list[Ro
     run, wait = newest(running), newest(waiting)
     text = f"{numbers.count(run, 4).strip()}+{numbers.count(wait, 4).strip()}"
     graph = stacked_rows(
-        running, waiting, width, height, slots.load_top.end, ("running", "waiting"), end_slot=slots.end_slot
+        running, waiting, width, height, slots.load_top.end, _LOAD_GRADIENTS, end_slot=slots.end_slot
     )
     role = "title" if run is not None else "muted"
     gutter = _name_and_value(slots, index, (text, "warn" if wait else role))

@@ -218,8 +218,7 @@ def _pair_graph(balance: Balance, slots: GroupSlots, width: int, height: int) ->
     """
     up, down = zip(slots.running, slots.waiting, strict=True)
     half = (height - 1) // 2
-    gradients = ("running", "waiting")
-    drawn = opposed_rows(up, down, width, half, slots.load_top.end, gradients, end_slot=slots.end_slot)
+    drawn = opposed_rows(slots, up, down, width, half)
     words, short = (
         [(f"{UP}{above}", "running"), (f" {DOWN}{below}", "running")]
         for above, below in (slots.names, short_names(slots.names))
@@ -244,15 +243,7 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
     fullest = [max(slot, default=None) for slot in slots]
     emptiest = [min(slot) if len(slot) == len(loads) else None for slot in slots]
     half, nothing = (height - 1) // 2, list[float | None]([None] * len(slots))
-    above, below = opposed_rows(
-        (fullest, nothing),
-        (emptiest, nothing),
-        width,
-        half,
-        shown.load_top.end,
-        ("running", "waiting"),
-        end_slot=shown.end_slot,
-    )
+    above, below = opposed_rows(shown, (fullest, nothing), (emptiest, nothing), width, half)
     words: list[Run] = [(f"{UP}most", "running"), (f" {DOWN}least", "running")]
     rows = [
         caption([label("requests "), *words], top_words(shown.load_top), width, words),
