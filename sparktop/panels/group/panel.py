@@ -186,12 +186,9 @@ def _two_graphs(
         caption([*words, *even], top, width, [*words, *even[:1]], words),
         *slots.tps_rows(width, height - 1),
     ]
-    right = (
-        _pair_graph(balance, slots, width, height)
-        if len(lines) == _PAIR
-        else _many_graph(slots, width, height)
-    )
-    return [left, right]
+    if len(lines) == _PAIR:
+        return [left, _pair_graph(balance, slots, width, height)]
+    return [left, _many_graph(slots, width, height)]
 
 
 def _lead_strip(lines: Sequence[LoadLine], width: int, window: TimeWindow) -> Row:
@@ -218,19 +215,17 @@ def _pair_graph(balance: Balance, slots: GroupSlots, width: int, height: int) ->
     """
     up, down = zip(slots.running, slots.waiting, strict=True)
     half = (height - 1) // 2
-    drawn = opposed_rows(slots, up, down, width, half)
+    graph_above, graph_below = opposed_rows(slots, up, down, width, half)
     words, short = (
         [(f"{UP}{above}", "running"), (f" {DOWN}{below}", "running")]
         for above, below in (slots.names, short_names(slots.names))
     )
-    rows = [
-        caption([label("requests "), *words], top_words(slots.load_top), width, words, short),
-        *drawn[0],
-    ]
+    title = caption([label("requests "), *words], top_words(slots.load_top), width, words, short)
+    rows = [title, *graph_above]
     if (height - 1) % 2:
         first, second = slots.mean_loads(width)
         rows.append(lead_runs(lead_row(first, second, balance.lead_margin)))
-    return [*rows, *drawn[1]]
+    return [*rows, *graph_below]
 
 
 def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
@@ -245,10 +240,8 @@ def _many_graph(shown: GroupSlots, width: int, height: int) -> list[Row]:
     half, nothing = (height - 1) // 2, list[float | None]([None] * len(slots))
     above, below = opposed_rows(shown, (fullest, nothing), (emptiest, nothing), width, half)
     words: list[Run] = [(f"{UP}most", "running"), (f" {DOWN}least", "running")]
-    rows = [
-        caption([label("requests "), *words], top_words(shown.load_top), width, words),
-        *above,
-    ]
+    title = caption([label("requests "), *words], top_words(shown.load_top), width, words)
+    rows = [title, *above]
     if (height - 1) % 2:
         rows.append([("─" * width, "border")])
     return [*rows, *below]
