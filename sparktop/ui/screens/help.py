@@ -184,7 +184,9 @@ class HelpScreen(Dialog[None]):
             explained_section("Machine: is it as fast as it should be?", SPEEDS),
             explained_section("Ranks of an engine over several GPUs (N asks NCCL)", RANKS, _RANK_NOTES),
             explained_section("Findings about a server or machine (enter shows them)", FINDINGS),
-            explained_section("Other alerts", OTHER_ALERTS),
+            explained_section(
+                "Other alerts (limits: the defaults of [alerts] and [thresholds])", OTHER_ALERTS
+            ),
             word_section("Figures", FIGURES),
             word_section("Graphs", _GRAPHS),
         ]
