@@ -624,7 +624,9 @@ def held_back_limit(evidence: Evidence, load: ServerLoad) -> Limit | None:
     These may wait in the router, or for clients that take their answers slowly.
     """
     held_count, slots, newest = evidence.requests_in_router, evidence.slots, evidence.polls[-1]
-    if held_count is None or slots is None or evidence.routed is False or newest.waiting:
+    if held_count is None or slots is None or evidence.router is None or newest.waiting:
+        return None
+    if evidence.routed is False:
         return None
     if held_count < max(_HELD_BACK, load.running) or load.running_most > slots / 2:
         return None
@@ -712,8 +714,8 @@ def _why_growth_unknown(evidence: Evidence, cost: StepFit) -> str | None:
         return None  # so few rows are computed while the weights are read
     if not same_sizes:
         return "batches varied too little to tell memory from compute"
-    ending = "; other sizes are needed" if reads is None else f", which read {reads:.0f} % of the bandwidth"
-    return f"all steps had {_requests_text(cost.batch)}{ending}"
+    read_words = "" if reads is None else f"; they read {reads:.0f} % of the memory bandwidth"
+    return f"every step had {_requests_text(cost.batch)}, other batches are needed{read_words}"
 
 
 def _why_unclear(evidence: Evidence, cost: StepFit, flat: float | None) -> str | None:
@@ -727,7 +729,7 @@ def _why_unclear(evidence: Evidence, cost: StepFit, flat: float | None) -> str |
     if flat >= _FLAT and evidence.spans > 1 and reads is None:
         return "memory bandwidth or network: the server does not estimate its memory reads"
     if flat >= _FLAT and reads is not None and reads < FEW_READS_PERCENT:
-        return f"a step takes as long for any batch, but reads only {reads:.0f} % of the bandwidth"
+        return f"steps take equally long for any batch, yet read only {reads:.0f} % of the memory bandwidth"
     return None
 
 

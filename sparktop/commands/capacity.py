@@ -86,7 +86,7 @@ def _add_search(group: argparse._ArgumentGroup) -> None:
         "--slo",
         metavar="CONDITIONS",
         help="default ttft_p90_ms=2000,stream_tps=15: 90 %% of the requests have their first token within "
-        "2 s, and 90 %% get 15 tok/s; of agents also ttft_tool_p90_ms and ttft_human_p90_ms; of a rate, "
+        "2 s, and 90 %% get 15 tok/s; for agents also ttft_tool_p90_ms and ttft_human_p90_ms; with --rate, "
         "95 %% of the requests must meet all limits",
     )
     group.add_argument("--preset", metavar="NAME", help="published limits, such as mlperf-gpt-oss-120b")

@@ -36,8 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|last|ref:NAME",
         help="a recording; a sweep's result, of the screen or the command line; last (default): the newest "
         "stored one; results of llama-benchy, vllm bench serve, aiperf or guidellm; published tables "
-        "(sparktop compare --list lists what there is). Further sweeps of the same load are one comparison "
-        "with the first, others stand beside it, further recordings follow on",
+        "(sparktop compare --list lists what there is). More sweeps of the same load are compared with "
+        "the first, those of another load stand beside it; more recordings continue the first",
     )
     parser.add_argument(
         "--from",

@@ -201,7 +201,7 @@ class Event(Struct, frozen=True):
     def dated_message(self) -> str:
         """The message for a place beside `since`: its figures are of `at`, which it says if that is later."""
         late_s = self.duration_s if self.phase is Phase.BEGIN and self.count == 1 else None
-        return self.message if (late_s or 0.0) < _LATE_S else f"{self.message} (known {late_s:.0f} s later)"
+        return self.message if (late_s or 0.0) < _LATE_S else f"{self.message} (noticed {late_s:.0f} s later)"
 
     @property
     def counted(self) -> str:

@@ -49,7 +49,7 @@ _SECRET = re.compile(
 _LONG = re.compile(r"(?<![^\W_])(?=[A-Za-z]*\d)(?=\d*[A-Za-z])[A-Za-z0-9]{32,}(?![^\W_])")
 _LONG_WITH_HYPHENS = re.compile(r"(?<![\w-])(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{32,}(?![\w-])")
 # A user and a host, as for ssh.
-_USER_AT_HOST = re.compile(r"(?<![\w.+-])([\w.+-]+)@([\w-]+(?:\.[\w-]+)*)")
+_USER_AT_HOST = re.compile(r"(?<![\w.+-])([\w.+-]+)@(?!sha256:)([\w-]+(?:\.[\w-]+)*)")
 # Addresses of network cards, and identities of GPUs.
 _HARDWARE = re.compile(
     r"(?<![0-9a-fA-F:])(?:[0-9a-fA-F]{2}[:-]){5,}[0-9a-fA-F]{2}(?![^\W_])|\b(?:GPU|MIG)-[0-9a-fA-F-]{36}\b"
@@ -69,6 +69,8 @@ _ADDRESSES = (
 _DOTTED_HOST = re.compile(
     rf"(?i)(?<![\w.])((?=[\w.-]*[a-z])(?:[\w-]+\.)+(?:{_TOP_LEVEL})|localhost)(?!\w|\.\w){_PORT}"
 )
+# The rest of a container image behind its registry: "/nvidia/vllm:26.01", "/x/vllm@sha256:…".
+_OF_IMAGE = re.compile(r"(?:/[\w.-]+)+(?::[\w.-]+|@sha256:)")
 # A name before a port.
 _HOST_AND_PORT = re.compile(r"(?<![\w./@-])([A-Za-z][\w-]*):\d{2,5}(?![\w:.])")
 # The folder of a user; "/home/me/model", "~/x", "C:\x".
@@ -220,7 +222,8 @@ class Privacy(Struct):
     def _found(self, match: re.Match[str], *, anywhere: bool = True) -> str:
         """Return what stands for a host or address, the first group, and its port."""
         whole, host = match[0], match[1]
-        if whole in self._aliases or host == "::":
+        is_registry = not self.anonymous and _OF_IMAGE.match(match.string, match.end()) is not None
+        if whole in self._aliases or host == "::" or (is_registry and whole == host):
             return self._aliases.get(whole, whole)
         stand_in = self._host(host, anywhere=anywhere)
         return whole.replace(host, stand_in) if self.numbered else ADDRESS

@@ -182,7 +182,7 @@ CASES: dict[str, tuple[Served, dict[str, object], LimitKind, str]] = {
         Served(running=1, prompt_tokens=0.0),
         {"slots": 48, "read_percent": 53.0},
         Is.UNKNOWN,
-        "all steps had 1 request, which read 53 % of the bandwidth",
+        "every step had 1 request, other batches are needed; they read 53 % of the memory bandwidth",
     ),
     "full slots, machine not watched: a low clock fills them too": (
         FULL,

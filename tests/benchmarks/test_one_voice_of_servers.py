@@ -70,7 +70,7 @@ def check_forms(snapshot: Snapshot) -> None:
             counts += re.findall(rf"\b(\d+) {word}(?:n?ing)\b", text)
             assert {float(count) for count in counts} <= {value}, (form, word, text)
         if form != "top line":
-            assert view.state.value in text, (form, text)
+            assert (view.state.value if form == "json" else view.state_word) in text, (form, text)
     shown = to_json(snapshot)["backends"]
     assert isinstance(shown, list)
     running = view.running if view.ok else None

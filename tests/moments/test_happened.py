@@ -259,7 +259,7 @@ def test_a_condition_begins_before_it_is_told() -> None:
     assert [(line.at, line.until) for line in lines] == [(at(12), at(60))]
     late = replace(event(70, "for-nobody", phase=Phase.BEGIN, message="2 for 30 s"), duration_s=30.0)
     ((line,), _) = what_happened(moment(late))
-    assert (line.at, line.words) == (at(40), "2 for 30 s (known 30 s later)")
+    assert (line.at, line.words) == (at(40), "2 for 30 s (noticed 30 s later)")
 
 
 def test_a_line_with_a_count_has_the_time_of_its_occurrences_and_is_a_main_event() -> None:

@@ -684,8 +684,8 @@ def rhythm_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "rhythm score",
             swing.score,
             least,
-            "how clearly one period repeats: by chance above 0 once in 5,000 times"
-            f"{raised and f'; here only from {least:g} on, as {raised}'}",
+            "how clearly one period repeats: chance alone gives more than 0 once in 5,000 times"
+            f"{raised and f'; {least:g} is needed here, as {raised}'}",
             digits=1,
             but=_first_unmet(
                 _known(balance, swing.score),
@@ -774,7 +774,7 @@ def convoys_checks(balance: Balance) -> tuple[RuleCheck, ...]:
             "once half of its requests have ended; random routing gives 1",
             "×",
             1,
-            shown="spread at half a burst",
+            shown="split at half a burst",
             but=missing,
             is_rare=times < CONVOY_TIMES,
         ),

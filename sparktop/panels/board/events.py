@@ -55,7 +55,7 @@ _PLAIN = {
     **dict.fromkeys(("headroom", "available"), "memory left"),
     "margin": "{} left to its thermal limit",
     "free": "can get {}",
-    "free_before_drop": "{} without dropping the file cache",
+    "free_before_drop": "{} of it without dropping the file cache",
     "until_limit": "time left",
     "peer_needs": "would need about {}",
     "running": "requests running",

@@ -449,12 +449,14 @@ def _roofline_rows(view: BackendView, width: int) -> list[Row]:
     after: Row = label_row(*percent_run(percent), figure(numbers.count(read, 6)), " GB/s read")
     per_token = view.tpot if view.tpot.count else view.itl
     stream = 1 / per_token.mean_s if per_token.mean_s and per_token.mean_s > 0 else None
-    alone = "" if limit is None else f"≤{numbers.rate(limit, 4).strip()}"
-    each = f"a request alone gets {alone} tok/s" if alone else ""
-    if stream is not None:  # its time is that of the latencies, not that of the rates
-        gets = f"a request gets {numbers.rate(stream, 4).strip()}{alone and f', alone {alone}'} tok/s"
-        each = f"{gets} ({per_token.window_s:.0f} s)"
-    return [percent_bar("memory", percent, "load", after, width, 30), [(each, "text")]]
+    # The time of the former is that of the latencies, not that of the rates.
+    each = "" if stream is None else f"{numbers.rate(stream, 4).strip()} ({per_token.window_s:.0f} s)"
+    alone = "" if limit is None else f"alone ≤{numbers.rate(limit, 4).strip()}"
+    words = ", ".join(filter(None, (each, alone)))
+    return [
+        percent_bar("memory", percent, "load", after, width, 30),
+        [(f"tok/s a request: {words}" if words else "", "text")],
+    ]
 
 
 def _finished_rows(view: BackendView, width: int) -> list[Row]:

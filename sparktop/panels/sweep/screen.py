@@ -209,9 +209,9 @@ def countdown_band(countdown: Countdown, width: int, height: int, *, selected: b
     inner, room = width - 4, height - 2
     left = max(0.0, countdown.left_s)
     share = left / countdown.whole_s if countdown.whole_s > 0 else 0.0
-    seconds = f"{left:.0f} s " if left >= 1 else "now "
+    when = f"in {left:.0f} s " if left >= 1 else "now "
     bar = bar_runs(share, max(8, min(40, inner - 16)), "generation")
-    rows: list[Row] = [[("starts in ", "text"), (f"{seconds:<4}", "title"), *bar]]
+    rows: list[Row] = [[("starts ", "text"), (f"{when:<7}", "title"), *bar]]
     rows += flow_pieces(_countdown_pieces(countdown), inner)
     keys: Row = [("esc", "key"), label(" stops it")]
     # The keys have a row even where other rows must be left out: a user must see how to stop it.

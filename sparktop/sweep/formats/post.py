@@ -267,7 +267,7 @@ def _commands(result: SweepResult, again: Sequence[str], open_signs: Sequence[st
         runs = ""
         if open_signs and result.plan.runs is not None and result.plan.runs < USEFUL_RUNS:
             runs = f"; --runs {USEFUL_RUNS} may prove leads with {' or '.join(open_signs)}"
-        words = f"the same load again, with your addresses (make install in sparktop's repository){runs}"
+        words = f"the same load again, with your addresses (sparktop: make install in its repository){runs}"
         commands += [(words, command) for command in again[:_MOST_AGAIN]]
         words = "to compare: save this post as post.md; this shows your newest sweep beside it"
         commands.append((words, "sparktop report last post.md"))

@@ -690,7 +690,7 @@ class LevelMaker(Struct, eq=False):
                 requests = "requests" if point.running is None else count_words(point.running, "request")
                 busy.append(f"{name} still ran {requests}")
         what = ", ".join(busy) or "the counters of a server still moved"
-        return f"{what} {limit_s:.0f} s after our last request ended: of others, or ours and not cancelled"
+        return f"{what} {limit_s:.0f} s after our last request ended: somebody else's, or not cancelled"
 
     async def _make_runs(self, batch: RunBatch, record: LevelRecord) -> None:
         """Execute the measured runs of a batch, each after the one that sends its context."""

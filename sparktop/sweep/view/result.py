@@ -198,7 +198,7 @@ def end_words(status: SweepStatus, result: SweepResult) -> str:
 _LIKE_TTFT = frozenset({"ttfr_ms", "first_answer_ms"})
 """Latencies whose crossovers are not named beside those of the TTFT; the file has them."""
 _SHAPES = {
-    LoadMode.BURST: "requests of a run at once",
+    LoadMode.BURST: "all requests of a run sent together",
     LoadMode.STEADY: "steady",
     LoadMode.OPEN: "at a rate",
     LoadMode.AGENTS: "agents",

@@ -290,7 +290,7 @@ def test_a_raised_limit_names_each_reason(
     arrivals = Arrivals(90, 30, 2.0, spread, herds=0, least_herds=0, chance=0.5)
     balance = group(BalanceWord.BALANCED, arrivals=arrivals, e2e_s=e2e_s)
     (rhythm,) = [check for check, _ in answers(balance) if check.code == "rhythm"]
-    assert rhythm.rule.endswith(f"; here only from {limit} on, as {reasons}")
+    assert rhythm.rule.endswith(f"; {limit} is needed here, as {reasons}")
 
 
 def group(

@@ -222,6 +222,14 @@ def test_addresses_are_shown_only_on_request(form: str) -> None:
         assert "https://10.1.2.3:4000/v1" in sweep_report(result, form, SweepPrivacy(addresses=True))
 
 
+def test_a_container_image_names_its_registry() -> None:
+    """It says how to get the same server; an anonymous report names no host at all."""
+    for image in ("containers.example.com/x/vllm:26.01", "containers.example.com/x/vllm@sha256:0a1b"):
+        assert SweepPrivacy().text(f"image {image}") == f"image {image}"
+        assert "example" not in SweepPrivacy(anonymous=True).text(f"image {image}")
+    assert "example" not in SweepPrivacy().text("spark.example.com: no answer from spark.example.com/v1")
+
+
 @pytest.mark.parametrize("form", [*FORMATS, "post"])
 def test_an_anonymous_report_has_aliases_for_names(form: str) -> None:
     """The same alias everywhere; no name, no path, no command line is left."""

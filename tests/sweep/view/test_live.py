@@ -143,7 +143,7 @@ def test_the_title_has_the_lengths_of_the_plan_from_the_start() -> None:
     """While levels are measured it does not change, whatever lengths these have; a stored one has its own."""
     plan = make_plan(SweepSpec(concurrency=(1,), prompt_lengths=(5000, 20_000), tg=4, runs=3), TARGETS)
     view = LiveView(plan, clock=lambda: 0.0)
-    words = "5,000–20,000 → 4 tokens, 3 runs a level, requests of a run at once"
+    words = "5,000–20,000 → 4 tokens, 3 runs a level, all requests of a run sent together"
     assert view.view().plan_words == words
     first = made_level(1, pp=5000)
     so_far = made_sweep(("a", [first]), plan={"pp": None})

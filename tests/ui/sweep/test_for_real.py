@@ -120,7 +120,7 @@ async def test_a_terminal_that_goes_away_stops_the_load_and_saves(
     async with terminal.running("--config", "sparktop.toml", leader=leader) as process:
         await terminal.until(b"solo")
         terminal.type(b"s")
-        await terminal.until(b"starts in")
+        await terminal.until(b"starts ")
         await server.someone_waits.wait()
         end(terminal, process)
         assert await process.wait() == code
