@@ -239,12 +239,8 @@ class ServerStarts:
             return failure
         if failure.kind is FailureKind.LOADING:
             return failure
-        from sparktop.engines import ENGINES  # late: the first picture needs no reader of pages
-
-        server = start.server.process
-        engine = ENGINES.get(server.engine or "")
-        title = "the server" if engine is None else engine.title
-        message = f"{title} refuses connections while it loads (process {server.pid} on {start.server.node})"
+        process = f"process {start.server.process.pid} on {start.server.node}"
+        message = f"connections are refused while it loads ({process})"
         return structs.replace(failure, kind=FailureKind.LOADING, message=message)
 
     def note_answer(self, track: BackendTrack, sample: EngineSample, when: Instant) -> list[Event]:

@@ -174,7 +174,7 @@ def test_a_server_whose_port_is_refused_loads_while_its_process_is_young(world: 
     """The state is loading, with phase and time; no alert says that it is down."""
     view = start(world, 80)
     assert view.state is BackendState.LOADING
-    assert view.state_rule == "vLLM refuses connections while it loads (process 10 on a)"
+    assert view.state_rule == "connections are refused while it loads (process 10 on a)"
     loading = known(view.loading)
     assert loading.words == "weights, phase 3 of 6, 1:20 since its start"
     assert (loading.node, loading.pid) == ("a", 10)

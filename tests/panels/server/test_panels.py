@@ -162,7 +162,7 @@ def test_every_figure_is_drawn_whole(screen: int) -> None:
 
 GIB = 2**30
 NOON = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
-REFUSED = "vLLM refuses connections while it loads (process 4001 on spark-a)"
+REFUSED = "connections are refused while it loads (process 4001 on spark-a)"
 LOADING = Loading(190.0, "weights", 3, 6, 40.0, 90.0, 280.0, "last time", memory_bytes=40 * GIB, pid=4001)
 VIEW = BackendView(
     "spark-a",
@@ -192,7 +192,7 @@ def test_phase_and_times_are_on_the_panel(width: int, height: int) -> None:
     """The panel has the phase and its times; its edge says why the port is closed, whole or not."""
     drawn = screen(width, height, VIEW)
     words = ["loading", "weights, phase 3 of 6", "3:10 of ~4:40 last time"]
-    words += ["vLLM refuses connections while it loads"] if width >= 120 else []
+    words += ["connections are refused while it loads"] if width >= 120 else []
     assert [one for one in words if one not in drawn] == []
     edge = next(line for line in drawn.splitlines() if "figures 3 min old" in line)
     assert "…" not in edge
