@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
@@ -32,7 +32,7 @@ _ALERTS: Mapping[str, Condition] = {
     "engine-dead": Condition(hint="restart the server"),
     "dead-rank": Condition("a process of the engine ended", hint="restart the server"),
     "stuck": Condition(hint="restart the server", key="z"),
-    "blocked": Condition("requests wait and none runs", key="z"),
+    "blocked": Condition("requests not served", key="z"),
     "restarts": Condition("restarting", "restarts again and again", "read its log"),
     "absent-model": Condition(
         "model not served", "asks for a model that is not served", "correct its deployment"
@@ -156,6 +156,13 @@ class Alert(Struct, frozen=True):
     """Highest severity since it began; None where that is not known."""
     worst_since: datetime | None = None
     """Time since when `worst` is its highest severity, UTC; None where that is not known."""
+
+    def since_words(self, time: Callable[[datetime], str]) -> str:
+        """Return when it began, and where that was later, when it became as severe as it is, by `time`."""
+        began = time(self.since)
+        if self.worst_since is None or self.worst_since <= self.since or self.severity is not self.worst:
+            return began
+        return f"{began}, {self.severity.value} since {time(self.worst_since)}"
 
 
 _LATE_S = 20.0

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from sparktop.model.event import Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.plain import compare_without
 from sparktop.model.series import known_sum, known_values
@@ -304,6 +305,8 @@ class RouterView(Struct, frozen=True, eq=False):
     """By name of each backend behind the router that is stuck: the standstill, in words."""
     deployment_troubles: Mapping[str, str] = {}
     """By deployment id: what is wrong with it, and what it failed in the last minute, in words."""
+    trouble_severity: Severity = Severity.WARNING
+    """Severity of these: a remark while the servers load their model, critical if no deployment is left."""
     poll_ms: float | None = None
     """Duration of the last poll, from request to last byte."""
 

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
-from math import inf, sqrt
+from math import floor, inf, sqrt
 from operator import attrgetter
 from statistics import variance
 
@@ -260,8 +260,8 @@ def compare_minutes(moment: Moment, at: datetime) -> Around:
     before_s, after_s = (_recorded_s(moment, at, side) for side in (before, after))
     if min(before_s, after_s) < LEAST_SIDE_S:
         sentence = (
-            f"Too short to compare before and after: {before_s:.0f} s are known before this moment and "
-            f"{after_s:.0f} s after it, and {LEAST_SIDE_S:.0f} s each are needed."
+            f"Too short to compare before and after: {floor(before_s)} s are known before this moment and "
+            f"{floor(after_s)} s after it, and {LEAST_SIDE_S:.0f} s each are needed."
         )
         return Around(at, too_short=sentence)
     changes: list[FigureChange] = []

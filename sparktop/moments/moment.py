@@ -49,7 +49,7 @@ from sparktop.recording.player import (
 from sparktop.recording.records import Announced, sweep_of
 from sparktop.recording.when import time_words
 from sparktop.report import cell
-from sparktop.report.tables import is_large, keep_worst, omission
+from sparktop.report.tables import is_large, keep_worst, omission, own_findings
 from sparktop.store.store import Change
 
 TAKEN_S = 60.0
@@ -494,9 +494,10 @@ def _facts_of(snapshot: Snapshot) -> Iterator[tuple[_FactKey, str]]:
     for router in snapshot.routers:
         facts = {"version": router.sample.version, "strategy": router.strategy}
         yield from (((False, router.name, name, ""), fact) for name, fact in facts.items() if fact)
-    views: tuple[BackendView | NodeView, ...] = (*snapshot.backends, *snapshot.nodes)
+    findings = [finding for server in snapshot.backends for finding in server.findings]
+    findings += [finding for node in snapshot.nodes for finding in own_findings(node)]
     # What needs attention is an alert, whose events say when it came and went; yardsticks go with the load.
-    for finding in (finding_of_view for view in views for finding_of_view in view.findings):
+    for finding in findings:
         if finding.severity is None and finding.kind != FindingKind.YARDSTICKS:
             yield (
                 (finding.of_machine, finding.subject, FINDING, f"{finding.kind}/{finding.key}"),

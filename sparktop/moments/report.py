@@ -68,7 +68,7 @@ from sparktop.report.document.drawing import TimeLine, TimeMark, TimePlot, TimeP
 from sparktop.report.json_snapshot import balance_json
 from sparktop.report.markdown import WIDTH, code
 from sparktop.report.privacy import ROUTER, Privacy
-from sparktop.report.tables import CellKind, Table, TableColumn, without_stale
+from sparktop.report.tables import CellKind, Table, TableColumn, few_seconds_words, without_stale
 
 SCHEMA = "sparktop.moment/1"
 FORMATS = ("md", "html", "csv", "json", "svg")
@@ -340,7 +340,8 @@ def _summary_line(moment: Moment) -> str:
     count = len(moment.shown.alerts)
     of_these = "critical" if critical == count == 1 else f"{critical} of them critical"
     alerts = numbers.count_words(count, "alert") if count else "no alerts"
-    words += [f"{alerts} at the end{f', {of_these}' if critical else ''}"]
+    young = few_seconds_words(moment.shown)
+    words += [f"{alerts} at the end{f', {of_these}' if critical else ''}{young}"]
     return "; ".join(words)
 
 
@@ -468,7 +469,7 @@ def _message(text: str) -> str:
 def _alerts_section(moment: Moment) -> Section:
     items = (
         f"**{alert.severity}** {code(alert.subject)}: {_message(alert.message)} "
-        f"(since {_time_words(moment, alert.since)})"
+        f"(since {alert.since_words(partial(_time_words, moment))})"
         for alert in moment.shown.alerts
     )
     return Section("Alerts at the end", items=tuple(items))

@@ -186,7 +186,9 @@ def _milliseconds(seconds: float | None) -> float | None:
 
 def _router_json(view: RouterView) -> dict[str, object]:
     left_out = ("at", "strategy", "deployments", "cooled", "troubles", "answered", "cpu_s", "answer_ms")
-    fields = fields_of(view, "failure", "failing_since", "answering_since", "running", "sample")
+    fields = fields_of(
+        view, "failure", "failing_since", "answering_since", "running", "sample", "trouble_severity"
+    )
     return {**fields, **fields_of(view.sample, *left_out), **_source_json(view)}
 
 

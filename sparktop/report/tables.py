@@ -390,15 +390,20 @@ def _all_sources(snapshot: Snapshot) -> tuple[BackendView | NodeView | RouterVie
     return (*snapshot.backends, *snapshot.nodes, *snapshot.routers, *snapshot.fleets)
 
 
+def few_seconds_words(snapshot: Snapshot) -> str:
+    """Return, to follow a count of alerts, that not even `_MINUTE_S` was watched; "" where it was."""
+    watched_s = snapshot.watched_s
+    if watched_s is None or watched_s >= _MINUTE_S:
+        return ""
+    return f" (watched for {watched_s:.0f} s only; many need a minute)"
+
+
 def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
     """Return (title, value) pairs of text: the totals over all backends, and the alert count.
 
     If a source does not answer, the number of such sources comes before the alerts, whose count says
     if not even `_MINUTE_S` was watched.
     """
-    watched_s = snapshot.watched_s
-    is_young = watched_s is not None and watched_s < _MINUTE_S
-    young = f" (watched for {watched_s:.0f} s only; many need a minute)" if is_young else ""
     fleet, failing = snapshot.totals, sum(view.failure is not None for view in _all_sources(snapshot))
     return (
         ("generation tok/s", cell.total(fleet.generation_tps, cell.rate)),
@@ -406,7 +411,7 @@ def totals(snapshot: Snapshot) -> tuple[tuple[str, str], ...]:
         ("running", cell.total(fleet.running, cell.count)),
         ("waiting", cell.total(fleet.waiting, cell.count)),
         *([("no answer", str(failing))] if failing else []),
-        ("alerts", f"{len(snapshot.alerts)}{young}"),
+        ("alerts", f"{len(snapshot.alerts)}{few_seconds_words(snapshot)}"),
     )
 
 
@@ -482,7 +487,7 @@ def alerts(snapshot: Snapshot) -> Table:
         word("alert", lambda alert: alert.severity.value),
         name("about", lambda alert: alert.subject),
         name("now", lambda alert: alert.message, _LONG),
-        figure("since", lambda alert: cell.time_of(alert.since)),
+        figure("since", lambda alert: alert.since_words(cell.time_of)),
     )
 
 

@@ -108,6 +108,7 @@ def judge_router(
     alert_id, troubles = f"{key.label}:deployments", track.deployment_troubles()
     if not troubles:
         alerts.clear(alert_id, when)
+        track.trouble_severity = None
         return
     (name, words), *others = sorted(troubles.items(), key=lambda trouble: trouble[0] in loading)
     more = f"; and {len(others)} more deployment{'s' if len(others) > 1 else ''}" if others else ""
@@ -115,7 +116,7 @@ def judge_router(
     message = f"deployment {track.sample.shown_name(name)}: {words}{cause}{more}"
     values: Values = {"deployments": len(troubles), "limit_failures": FAILS_A_MINUTE, "window_s": _MINUTE_S}
     severity = Severity.INFO if len(loading) == len(troubles) else Severity.WARNING
-    severity = Severity.CRITICAL if track.all_deployments_out else severity
+    track.trouble_severity = severity = Severity.CRITICAL if track.all_deployments_out else severity
     alerts.hold(alert_id, severity, key.name, clean(message, 300), values, when)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import floor, inf
 from operator import itemgetter
 
@@ -131,7 +131,7 @@ def judge_node(
     sample = track.view.sample
     if sample is None:
         return []
-    for gauge in _gauges(track, sample, thresholds):
+    for gauge in _gauges(track, sample, thresholds, lambda name: alerts.severity(f"{key.label}:{name}")):
         alert_id = f"{key.label}:{gauge.name}"
         severity = gauge.grade(alerts.severity(alert_id))
         if severity is not None:
@@ -192,9 +192,16 @@ def _speed_values(track: NodeTrack, word: str, thresholds: NodeThresholds) -> Va
     }
 
 
-def _gauges(track: NodeTrack, sample: NodeSample, thresholds: NodeThresholds) -> Iterator[Gauge]:
-    yield _headroom_gauge(sample, thresholds)
-    yield _headroom_limit_gauge(track)
+def _gauges(
+    track: NodeTrack,
+    sample: NodeSample,
+    thresholds: NodeThresholds,
+    held: Callable[[str], Severity | None],
+) -> Iterator[Gauge]:
+    """Yield all gauges; `held` returns the severity of an alert by its gauge's name, also of one before."""
+    headroom = _headroom_gauge(sample, thresholds)
+    yield headroom
+    yield _headroom_limit_gauge(track, is_reached=held(headroom.name) is Severity.CRITICAL)
     yield _thermal_gauge(sample, thresholds)
     yield from _throttled_gauges(track, thresholds)
     yield _swap_gauge(sample, thresholds, track.span_s)
@@ -227,15 +234,16 @@ def _headroom_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
     )
 
 
-def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
+def _headroom_limit_gauge(track: NodeTrack, *, is_reached: bool) -> Gauge:
     """Return the gauge "headroom-limit": the seconds until memory headroom reaches its critical limit.
 
-    The seconds are extrapolated from the present trend, no further than it is expected to go on. Once the
-    limit is reached, the gauge "headroom" applies instead.
+    The seconds are extrapolated from the present trend, no further than it is expected to go on. While the
+    limit `is_reached`, the critical alert of the gauge "headroom" applies instead, up to its end: memory that
+    swings about the limit is no further forecast.
     """
     trend = track.view.headroom
     # Where nothing falls the limit is endlessly far away; a trend that comes and goes does not flap.
-    until = track.limit_in_s or None
+    until = None if is_reached else track.limit_in_s
     slope, limit = trend.slope_bytes_per_s, (trend.limit_bytes or 0) / GIB
     pace = f"{60 * abs(slope or 0.0) / GIB:.2g} GiB/min"
     return Gauge(
@@ -251,7 +259,7 @@ def _headroom_limit_gauge(track: NodeTrack) -> Gauge:
         quantity="until_limit",
         window_s=trend.window_s,
         more={"slope_gib_per_min": None if slope is None else 60 * slope / GIB},
-        ends=f"memory left is below {limit:.3g} GiB: forecast came true" if track.limit_in_s == 0 else None,
+        ends=f"memory left is below {limit:.3g} GiB: forecast came true" if is_reached else None,
     )
 
 

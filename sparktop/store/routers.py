@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from sparktop.analysis.placement import match_deployments
 from sparktop.analysis.wall import kv_percent, ttft_s
 from sparktop.graphics.numbers import count_words
+from sparktop.model.event import Severity
 from sparktop.model.failure import Failure
 from sparktop.model.router import Fleet, FleetNode, FleetServer, FleetView, RouterSample, RouterView, stale_s
 from sparktop.model.series import known_max, known_mean, known_sum
@@ -81,6 +82,8 @@ class RouterTrack:
         """Monotonic time of the first sample since the router restarted, or since this machine slept."""
         self._lead_s = math.inf
         """Seconds by which the wall clock led the monotonic one at the newest sample."""
+        self.trouble_severity: Severity | None = None
+        """Severity of the alert about its deployments; None without one."""
 
     @property
     def strategy(self) -> str | None:
@@ -256,6 +259,7 @@ class RouterTrack:
             slow=self.slowness,
             stuck={view.name: _stuck_text(view) for view in behind if view.state in STUCK},
             deployment_troubles=self.deployment_troubles(),
+            trouble_severity=self.trouble_severity or Severity.WARNING,
             poll_ms=self.poll_ms,
         )
 

@@ -50,7 +50,7 @@ _LATE_INTERVALS = 3.0
 """A sample of a machine that is older than so many intervals says nothing about now."""
 _POWERS_KEPT = 900
 """Powers that are kept of a GPU at work, and at rest: 15 minutes at 1 Hz."""
-_BLOCKED_WORDS, _ASLEEP_WORDS = "requests wait and none runs", "requests wait while it sleeps"
+_BLOCKED_WORDS, _ASLEEP_WORDS = "requests wait and none runs", "holds requests while it sleeps"
 _WORDS = {Progress.SUSPECT: Severity.WARNING, Progress.STUCK: Severity.CRITICAL}
 
 

@@ -470,6 +470,9 @@ def test_a_span_too_short_for_a_comparison_says_so(before: int, after: int) -> N
     """Seconds on a side are no minute: no figure is compared."""
     points = [Point(at(300 + one).timestamp(), float(one > 0)) for one in range(-before, after + 1)]
     span = replace(moment(), series={(BACKEND, "a", "running"): points})
+    almost = [Point(at(300 + one).timestamp(), 1.0) for one in (-20.7, 19.6)]
+    shown = compare_minutes(replace(span, series={(BACKEND, "a", "running"): almost}), at(300)).too_short
+    assert "20 s are known before this moment and 19 s after it, and 20 s each" in shown
     compared = compare_minutes(span, at(300))
     assert compared.changes == ()
     assert f"{min(before, 60)} s are known before this moment" in compared.why_none
@@ -503,13 +506,14 @@ def test_states_limits_identities_and_findings_are_changes() -> None:
     finding = Finding(FindingKind.PREFIX_UNUSED, "a", "prefix cache never hits: 0 of 10")
     server = BackendView("a", "http://a", "g", state=BackendState.IDLE, age_s=0.1, model="m1", version="0.31")
     node = NodeView("n", "local", age_s=0.1, identity=NodeIdentity(driver="580.1.2.3"))
+    of_server = Finding(FindingKind.START_FITS, "n", "a: start fits", of_machine=True, key="a")
     slots, kv = Limit(LimitKind.SLOTS, "all in use"), Limit(LimitKind.KV, "all in use")
     newer = replace(server, state=BackendState.BUSY, version="0.32", model="m2")
     later, other = replace(finding, line="0 of 20"), NodeIdentity(driver="590.1.2.3")
     steps = [
         (server, node),
         (replace(server, state=BackendState.BUSY, limited_by=slots, version=None), node),
-        (replace(newer, findings=(finding,)), node),
+        (replace(newer, findings=(finding,)), replace(node, findings=(of_server,))),
         (replace(newer, findings=(later,), limited_by=kv), replace(node, identity=other)),
         (newer, NodeView("n", "local", age_s=0.1)),
     ]

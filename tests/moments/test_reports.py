@@ -142,6 +142,13 @@ def test_a_balance_that_was_never_judged_is_named_with_the_reason(moment: Moment
     assert "balance of `" not in moment_report(moment, "md", Privacy())
 
 
+def test_no_alert_after_a_short_time_is_no_clean_bill(recorded: Recorded) -> None:
+    """A report says, as a snapshot does, that its alerts were not watched for as long as many need."""
+    for end, is_said in ((30.0, True), (120.0, False)):
+        text = moment_report(recorded.moment(None, end), "md", Privacy())
+        assert (" s only; many need a minute)**" in text) is is_said
+
+
 @pytest.mark.parametrize("running", [2.0, None])
 def test_a_server_whose_rate_is_unknown_while_it_answers_is_not_called_silent(
     moment: Moment, running: float | None

@@ -88,6 +88,9 @@ def test_what_is_wrong_with_a_page_is_not_cut(parallel: Snapshot) -> None:
 
 def test_an_engine_at_rest_has_no_size_of_a_step(parallel: Snapshot) -> None:
     """Beside "steps 0.0/s" no earlier batch stands as one of now."""
+    works = replace(parallel.backends[0], steps_per_s=24.2, tokens_per_step=2.4)
+    text = text_of(rows_of(replace(parallel, backends=(works,)), "backend", works.name, USUAL))
+    assert re.search(r"tok/step +2.4 (\+input, 60 s|\(60 s\)) +steps", text)  # not of the heading's 10 s
     rests = replace(parallel.backends[0], steps_per_s=0.0)
     text = text_of(rows_of(replace(parallel, backends=(rests,)), "backend", rests.name, USUAL))
     assert re.search(r"tok/step +– ", text)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sparktop.graphics import numbers
 from sparktop.model.engine import Histogram
-from sparktop.model.event import Alert, Severity
+from sparktop.model.event import Alert, Phase, Severity
 from sparktop.model.failure import Failure, FailureKind
 from sparktop.model.instant import Instant
 from sparktop.model.node import (
@@ -100,6 +100,7 @@ def test_an_alert_keeps_since_when_it_is_critical() -> None:
     for shown, is_said in ((alert, True), (replace(alert, severity=Severity.WARNING), False)):
         rows = events_screen(Snapshot(EPOCH, 60.0, 1.0, 2.0, alerts=(shown,)), 120, 5)
         assert (", critical since " in "".join(map(row_text, rows))) == is_said
+        assert (", critical since 00:00:44" in shown.since_words(lambda at: f"{at:%H:%M:%S}")) == is_said
 
 
 def test_a_dead_engine_is_an_alert_of_its_own(world: World) -> None:
@@ -389,6 +390,19 @@ def test_a_limit_that_is_near_in_time_is_an_alert_before_memory_is_short() -> No
             assert name != "headroom-limit" or until is None or (alert.severity is BAD) >= (until < 300)
             assert name != "headroom-limit" or not until or f" in {numbers.age(until)} (" in alert.message
     assert list(seen)[:2] == ["headroom-limit warning", "headroom-limit critical"]
+
+
+def test_a_forecast_that_came_true_is_not_made_again_while_its_alert_holds() -> None:
+    """Memory that swings about the limit was forecast once; below it the alert itself is critical."""
+    world = watching()
+    for second in range(0, 460, 2):
+        left = 30.0 - 0.09 * max(0, second - 60)
+        swing = 0.6 if second > 310 and second % 8 < 4 else 0.0
+        alerts_of_node(world, unified(1000 + second, max(7.6, left) + swing))
+    ended = [event for event in world.snapshot().events if event.phase is Phase.END]
+    assert [event.message.partition(" after ")[0] for event in ended] == [
+        "memory left is below 8 GiB: forecast came true"
+    ]
 
 
 def test_rdma_is_no_part_of_the_network() -> None:

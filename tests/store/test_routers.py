@@ -82,6 +82,7 @@ def test_a_deployment_that_fails_while_its_server_loads_is_a_remark_with_this_ca
     (alert,) = world.snapshot().alerts
     assert alert.severity is Severity.INFO
     assert alert.message == "deployment d2: 50 failed answers within 60 s; b loads its model"
+    assert view(world).trouble_severity is alert.severity
     assert verdict(world.snapshot()).words == "b loads its model"
     world.store.accept(PROXY, replace(told(START + 21), failures={"d1": 9.0, "d2": 110.0}), 3.0)
     (alert,) = world.snapshot().alerts

@@ -198,13 +198,7 @@ def _entry(event: Alert | Event) -> _EventEntry:
     sign = (f" {SEVERITY_SIGNS[event.severity]} ", role)
     values = tuple(value_texts(event.values, f"{event.subject} {event.message}"))
     if isinstance(event, Alert):
-        since = f"since {_time_of_day(event.since)}"
-        if (
-            event.worst_since is not None
-            and event.worst_since > event.since
-            and event.severity is event.worst
-        ):
-            since += f", {event.severity.value} since {_time_of_day(event.worst_since)}"
+        since = f"since {event.since_words(_time_of_day)}"
         return [sign, (f"{event.subject}: ", "title")], event.message, role, (since, *_of_now(values))
     # The last values of what has ended are from before the end, and would contradict it.
     head: Row = [sign, label(f"{_time_of_day(event.since)} "), (f"{event.subject}: ", "text")]

@@ -301,6 +301,7 @@ def _answer_head(answered: tuple[RuleCheck, bool | None], width: int) -> list[Ro
     check, answer = answered
     limit = limit_text(check)
     limit = f"needs {limit}" if check.code == "enough" else limit.replace("≥", "yes from")
+    limit = "not needed here" if answer and check.instead and not check.within else limit
     left: Row = [_SIGNS[answer], (check.question, "title" if answer else "text")]
     right: Row = label_row(
         f"{check.shown or check.name} ",

@@ -368,7 +368,7 @@ def _throughput_rows(view: BackendView, width: int) -> list[Row]:
         fact(
             "tok/step",
             numbers.rate(view.tokens_per_step if view.steps_per_s else None, 6),
-            " +input",
+            " +input, 60 s" if width >= WIDE_FACTS + 10 else " (60 s)",
         ),
         fact("steps", numbers.rate(view.steps_per_s, 6), "/s"),
     ]

@@ -101,7 +101,7 @@ def loading_rows(view: BackendView, width: int) -> list[Row]:
     rows += [[(part, "warn")] for part in (phase, times) if part]
     if loading.memory_bytes and loading.node is not None:
         size = numbers.data(loading.memory_bytes, 9).strip()
-        rows.append([label(f"pid {loading.pid} on {loading.node} holds {size}")])
+        rows.append([label(f"holds {size} on {loading.node}")])
     return [fit_row(row, width) for row in rows]
 
 

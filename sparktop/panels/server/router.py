@@ -9,7 +9,7 @@ from sparktop.graphics.cells import EMPTY, fit, segments
 from sparktop.model.event import Progress
 from sparktop.model.router import LITELLM, UNKNOWN_KIND, Deployment, RouterView
 from sparktop.model.series import sum_if_all_known
-from sparktop.panels.parts.figures import figure, label, label_row, part_role
+from sparktop.panels.parts.figures import SEVERITY_SIGNS, figure, label, label_row, part_role, severity_role
 from sparktop.panels.parts.text import (
     Row,
     Run,
@@ -108,7 +108,8 @@ def _footnotes(view: RouterView, inside: int) -> tuple[Row, Row]:
         return [(f" ▲ {listed} ", "warn") if unsure else (f" ✖ {listed} ", "bad")], poll
     if view.deployment_troubles:
         listed = "; ".join(view.trouble_sentences)
-        return [(f" ▲ {listed} ", "warn")], poll
+        sign, role = SEVERITY_SIGNS[view.trouble_severity], severity_role(view.trouble_severity)
+        return [(f" {sign} {listed} ", role)], poll
     if view.slow is not None:
         return [(f" ▲ slow: {view.slow} ", "warn")], poll
     note = None if inside > 1 and view.deployments is None else view.sample.note
@@ -215,8 +216,9 @@ def _deployments_table(view: RouterView, width: int, height: int) -> list[Row]:
         where: Run = (fit(_UNMAPPED, _NAME), "warn") if backend is None else (fit(backend, _NAME), "title")
         details = _address_and_model(deployment, width - cells - 3 - _NAME)
         trouble = view.deployment_troubles.get(deployment.id)
-        sign: Row = [] if trouble is None else [(f"  ▲ {trouble}", "warn")]
-        rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, *sign, label(details)])
+        sign, role = SEVERITY_SIGNS[view.trouble_severity], severity_role(view.trouble_severity)
+        told: Row = [] if trouble is None else [(f"  {sign} {trouble}", role)]
+        rows.append([(fit(deployment.id, cells), "text"), label(" → "), where, *told, label(details)])
     if len(rows) > height:
         hidden = len(rows) - height + 1
         rows = [*rows[: max(1, height - 1)], [label(f"… and {hidden} more deployments")]]

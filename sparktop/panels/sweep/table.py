@@ -526,6 +526,8 @@ def _meanings(
     states = {level.state for level in all_levels(view)} if is_told else set()
     for rank in filter(ranks.__contains__, _RANK_SIGNS):
         sign, meaning, brief = _RANK_SIGNS[rank]
+        if rank is ColumnRank.BEST and LevelState.CUT_SHORT in states:
+            meaning, brief = f"{meaning} of ✓", f"{brief} of ✓"
         yield sign, "good", brief if short else meaning
     for kind in filter(kinds.__contains__, MARK_SIGNS):
         yield MARK_SIGNS[kind], _MARK_ROLES[kind], kind.value

@@ -667,7 +667,8 @@ def _mark_part(word: str, having: Sequence[Mark], count: int, letter: str) -> st
     mark_words = escaped(word)
     if worst_mark.ttft_percent is not None:
         cause = worst_mark.code if warning is None else warning.word
-        mark_words = f"{worst_mark.word}: {escaped(cause)}"
+        largest = " (the most of these levels)" if letter and len({mark.word for mark in having}) > 1 else ""
+        mark_words = f"{worst_mark.word}{largest}: {escaped(cause)}"
     elif warning is not None and warning.effect:
         mark_words = f"{mark_words}: {warning.effect}"
     if letter:

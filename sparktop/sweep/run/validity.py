@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import fmean
 
@@ -348,13 +349,13 @@ def _duration_doubts(plan: Plan, level: LevelResult, facts: LevelFacts) -> Itera
         life = (level.e2e_ms.p50 or 0.0) / 1000 if level.e2e_ms is not None else 0.0
         needed = max(ENOUGH_S, LEAST_LIFETIMES * life)
         if shortest < needed:
-            reason = f"a result needs {needed:.0f} s (10 s, and 3 × the median E2E)"
-            message = f"the window is {shortest:.1f} s; {reason}"
+            reason = f"a result needs {math.ceil(needed)} s (10 s, and 3 × the median E2E)"
+            message = f"the window is {_below(shortest)} s; {reason}"
             yield Validity(code=TOO_SHORT, message=message)
     elif level.duration_s is None:
         yield Validity(code=TOO_SHORT, message=f"nothing was measured; a result needs {ENOUGH_S:.0f} s")
     elif level.duration_s < ENOUGH_S:
-        message = f"{level.duration_s:.1f} s in all runs; a result needs {ENOUGH_S:.0f} s"
+        message = f"{_below(level.duration_s)} s in all runs; a result needs {ENOUGH_S:.0f} s"
         yield Validity(code=TOO_SHORT, message=message)
     if plan.capacity is not None:
         return  # a search has intervals of its own
@@ -363,6 +364,11 @@ def _duration_doubts(plan: Plan, level: LevelResult, facts: LevelFacts) -> Itera
     elif level.runs < USEFUL_RUNS:
         few = "a single run is" if level.runs == 1 else f"{level.runs} runs are"
         yield Validity(code=FEW_RUNS, message=f"{few} too few for a useful interval; make {USEFUL_RUNS}")
+
+
+def _below(seconds: float) -> str:
+    """Return seconds that are too few, with a digit after the point, rounded down: never what is needed."""
+    return f"{math.floor(10 * seconds) / 10:.1f}"
 
 
 def _trend_doubts(level: LevelResult, *, routed: bool) -> Iterator[Validity]:

@@ -158,8 +158,7 @@ class LevelProgress:
     def end_sweep(self, result: SweepResult) -> None:
         """Record the end of the sweep: give each unfinished level its final state.
 
-        The state is `LEFT_OUT` if the level's target failed, else `CUT_SHORT` if the level had begun, else
-        `NOT_MADE`.
+        The state is `LEFT_OUT` if the level's target failed, else `NOT_MADE`: no run of it is in the result.
         """
         self.present = None
         self._levels = {key: _level_at_end(level, result) for key, level in self._levels.items()}
@@ -197,8 +196,7 @@ def _level_at_end(level: PlannedLevel, result: SweepResult) -> PlannedLevel:
     target = result.target(level.key.target)
     if target is not None and target.error is not None:
         return replace(level, state=LevelState.LEFT_OUT)
-    has_started = level.state is not LevelState.AHEAD
-    return replace(level, state=LevelState.CUT_SHORT if has_started else LevelState.NOT_MADE)
+    return replace(level, state=LevelState.NOT_MADE)
 
 
 def stored_levels(result: SweepResult) -> tuple[PlannedLevel, ...]:

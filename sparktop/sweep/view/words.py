@@ -646,7 +646,8 @@ def _headline_of_length(
     """
     best = best_level(levels, metric)
     named, *others = best.enough
-    best_word = "best: " if len(levels) > 1 else ""
+    of_which = "best of the finished levels: " if any(level.is_cut_short for level in levels) else "best: "
+    best_word = of_which if len(levels) > 1 else ""
     which = f"{named.point.label} is enough:" if others else f"{best_word}{named.point.label},"
     parts = [f"{which} {_rate_words(named, metric)} {in_sentence(METRICS[metric].title)}{_warning(named)}"]
     if named.ttft_ms is not None:

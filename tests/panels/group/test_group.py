@@ -262,6 +262,9 @@ def test_all_of_it_is_on_the_screen(width: int) -> None:
 def test_a_limit_that_is_not_met_says_from_where_the_answer_is_yes() -> None:
     """No row states an inequality that is false, as "0, ≥ 3" would; what holds has its sign and reason."""
     shown = traced("shuffle-c64")
+    light = replace(shown.balance[0], loaded_percent=0.0)
+    unneeded = text_of(evidence_screen(light, replace(shown, balance=(light,)), 200, 60))
+    assert "time with load 0 %, not needed here" in unneeded
     text = text_of(evidence_screen(shown.balance[0], shown, 200, 60))
     for check, _ in answers(shown.balance[0]):
         words = limit_text(check)

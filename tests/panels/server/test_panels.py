@@ -115,14 +115,14 @@ def test_a_sleeping_server_says_first_whether_it_can_wake(
     waking = Finding(
         FindingKind.START_SHORT if short else FindingKind.START_FITS, "spark-a", line, severity=severity
     )
-    queue = ProgressView(Progress.STILL, 240.0, "requests wait while it sleeps")
+    queue = ProgressView(Progress.STILL, 240.0, "holds requests while it sleeps")
     sleeping = replace(playing.backends[0], findings=(waking,), state=BackendState.ASLEEP, progress=queue)
     shown = replace(playing, backends=(sleeping, *playing.backends[1:]))
     for width, height in ((80, 22), (200, 48)):
         panels = [panel for panel in Scene(shown, width, height).draw() if panel.key.kind == "backend"]
         edge = row_text(panels[0].rows[-1])
         assert f" {sign}{line} enter " in edge
-        assert ("requests wait while it sleeps" in edge) is (width == 200)
+        assert ("holds requests while it sleeps" in edge) is (width == 200)
 
 
 def test_a_finding_leaves_the_limit_where_there_is_room(playing: Snapshot) -> None:
@@ -196,6 +196,10 @@ def test_phase_and_times_are_on_the_panel(width: int, height: int) -> None:
     assert [one for one in words if one not in drawn] == []
     edge = next(line for line in drawn.splitlines() if "figures 3 min old" in line)
     assert "…" not in edge
+    seen = replace(VIEW, loading=replace(LOADING, node="spark-a"))
+    assert "holds 40.0 GiB on spark-a" in screen(
+        width, height, seen
+    )  # all its processes, not the server's own
 
 
 @pytest.mark.parametrize("loading", [None, LOADING])

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from sparktop.model.event import Severity
 from sparktop.model.router import RouterSample, RouterView
 from sparktop.model.snapshot import Snapshot
 from sparktop.panels.server.router import router_panel
@@ -117,3 +118,5 @@ def test_a_deployment_that_fails_is_marked(width: int, height: int) -> None:
     text = text_of(router_panel(view, width, height))
     assert f"spark-2: {words}" in text
     assert height == 3 or "▲" in text
+    remark = replace(view, trouble_severity=Severity.INFO)
+    assert "▲" not in text_of(router_panel(remark, width, height))

@@ -283,6 +283,7 @@ def test_a_level_in_which_the_sweep_ended_is_not_done() -> None:
     cut = (replace(view.levels[0], state=LevelState.CUT_SHORT), *view.levels[1:])
     text = text_of(sweep_screen(replace(view, levels=cut), 120, 35))
     assert f"{len(cut) - 1} of {len(cut)} levels done" in text
+    assert "◆ best value of ✓ " in text
 
 
 TRIED = (

@@ -167,6 +167,7 @@ def test_many_marks_are_one_sentence_and_a_line_each() -> None:
     )
     assert "- c1, c4, c16: measured too briefly: all runs together lasted 3 s" in " ".join(text.split())
     assert text.count("all runs together") == 1
+    assert "up to 32 % too high (the most of these levels): load" in post.render(made_sweep(("a", levels)))
     brief = [made_level(at, validity=short) for at in lags]
     text = report.sweep_markdown(made_sweep(("a", brief), ("b", brief), simulated=True))
     assert "- every level: measured too briefly: all runs together lasted 3 s" in text

@@ -203,6 +203,13 @@ def test_a_lag_that_may_lengthen_a_ttft_is_told(
     assert mark.itl
 
 
+@pytest.mark.parametrize(("seconds", "words"), [(9.97, "9.9 s in all runs"), (9.5, "9.5 s in all runs")])
+def test_what_is_too_short_is_not_written_as_long_enough(seconds: float, words: str) -> None:
+    """A figure never meets, by rounding, the need that it misses."""
+    (doubt,) = judge(PLAN, GOOD.model_copy(update={"duration_s": seconds}), FACTS)
+    assert doubt.message == f"{words}; a result needs 10 s"
+
+
 def test_machines_failures_and_names_are_told_in_words() -> None:
     """A throttled machine by its name, failures with their kinds, a name that is looked up by multicast."""
     hot = {"spark-a": NodeSide(throttled_percent=12.0), "spark-b": NodeSide(throttled_percent=0.5)}

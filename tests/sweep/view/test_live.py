@@ -154,14 +154,14 @@ def test_the_title_has_the_lengths_of_the_plan_from_the_start() -> None:
 
 
 def test_a_sweep_that_was_stopped_says_what_was_not_made(played: PlayedSweep) -> None:
-    """Levels begun are cut short, the others not made; the reason stands in the words."""
+    """A level without a run in the result is not made, as on the screen of results, even if it began."""
     played.level("spark-a", 1)
     played.run("spark-a", 2, 0, upto_s=1.0)
     first = played.result.targets[0].levels[0]
     cut = made_sweep(("spark-a", (first,)), ("proxy", ()), status="cancelled", stop_reason="cancelled")
     played.view.take(ResultChanged(cut))
     view = played.view.view()
-    states = [LevelState.DONE, LevelState.CUT_SHORT, LevelState.NOT_MADE, LevelState.NOT_MADE]
+    states = [LevelState.DONE, *[LevelState.NOT_MADE] * 3]
     assert [one.state for one in view.levels] == states
     assert view.words == "cancelled: cancelled; 1 level done"
 

@@ -159,6 +159,7 @@ def test_what_was_cut_short_is_the_best_only_beside_its_like() -> None:
         result = made_sweep(("a", levels))
         found = result_view(result)
         assert f" {best} tok/s" in (found.headline or "").split(";")[0]
+        assert ("best of the finished levels: " in (found.headline or "").lower()) is (best == 651.0)
         assert stored_row(result, "a.json").decode_tps == best
         assert found.words == f"done: {len(levels) - 1} levels, 1 unfinished"
     assert "; at c = 96 +15 % (warning: unfinished)" in answered([*whole, cut])
