@@ -18,7 +18,7 @@ from sparktop.analysis.speed_state import (
     THROTTLED,
 )
 from sparktop.graphics import numbers
-from sparktop.model.event import Event, Severity, Values
+from sparktop.model.event import Alert, Event, Severity, Values
 from sparktop.model.instant import Instant
 from sparktop.model.node import GIB, GpuReading, NetworkReading, NodeSample
 from sparktop.model.targets import NodeThresholds
@@ -131,7 +131,7 @@ def judge_node(
     sample = track.view.sample
     if sample is None:
         return []
-    for gauge in _gauges(track, sample, thresholds, lambda name: alerts.severity(f"{key.label}:{name}")):
+    for gauge in _gauges(track, sample, thresholds, lambda name: alerts.get(f"{key.label}:{name}")):
         alert_id = f"{key.label}:{gauge.name}"
         severity = gauge.grade(alerts.severity(alert_id))
         if severity is not None:
@@ -196,12 +196,13 @@ def _gauges(
     track: NodeTrack,
     sample: NodeSample,
     thresholds: NodeThresholds,
-    held: Callable[[str], Severity | None],
+    held: Callable[[str], Alert | None],
 ) -> Iterator[Gauge]:
-    """Yield all gauges; `held` returns the severity of an alert by its gauge's name, also of one before."""
+    """Yield all gauges; `held` returns the alert of a gauge before it, by its name."""
     headroom = _headroom_gauge(sample, thresholds)
     yield headroom
-    yield _headroom_limit_gauge(track, is_reached=held(headroom.name) is Severity.CRITICAL)
+    short = held(headroom.name)
+    yield _headroom_limit_gauge(track, is_reached=short is not None and short.worst is Severity.CRITICAL)
     yield _thermal_gauge(sample, thresholds)
     yield from _throttled_gauges(track, thresholds)
     yield _swap_gauge(sample, thresholds, track.span_s)
@@ -237,9 +238,9 @@ def _headroom_gauge(sample: NodeSample, thresholds: NodeThresholds) -> Gauge:
 def _headroom_limit_gauge(track: NodeTrack, *, is_reached: bool) -> Gauge:
     """Return the gauge "headroom-limit": the seconds until memory headroom reaches its critical limit.
 
-    The seconds are extrapolated from the present trend, no further than it is expected to go on. While the
-    limit `is_reached`, the critical alert of the gauge "headroom" applies instead, up to its end: memory that
-    swings about the limit is no further forecast.
+    The seconds are extrapolated from the present trend, no further than it is expected to go on. Once the
+    limit `is_reached`, the alert of the gauge "headroom" applies instead, up to its end: memory that swings
+    about the limit is no further forecast.
     """
     trend = track.view.headroom
     # Where nothing falls the limit is endlessly far away; a trend that comes and goes does not flap.

@@ -397,7 +397,7 @@ def test_a_forecast_that_came_true_is_not_made_again_while_its_alert_holds() -> 
     world = watching()
     for second in range(0, 460, 2):
         left = 30.0 - 0.09 * max(0, second - 60)
-        swing = 0.6 if second > 310 and second % 8 < 4 else 0.0
+        swing = 1.4 if second > 310 and second % 8 < 4 else 0.0
         alerts_of_node(world, unified(1000 + second, max(7.6, left) + swing))
     ended = [event for event in world.snapshot().events if event.phase is Phase.END]
     assert [event.message.partition(" after ")[0] for event in ended] == [
