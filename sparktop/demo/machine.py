@@ -586,6 +586,7 @@ class MachineReader:
         With `hangs`, it reaches its last phase as if it took at most `_USUAL_S`, and stays there.
         """
         self._start = (self._clock(), min(takes_s, _USUAL_S) if hangs else takes_s)
+        self._read_at = self._clock()  # a reading shows the process at once: demos are short
         self._hangs = hangs
         self._condition = None
 
@@ -612,7 +613,12 @@ class MachineReader:
         if sample.workloads is not None and sample.workloads.processes:
             if now_s // _READ_EVERY_S != self._read_at // _READ_EVERY_S:
                 self._read_at = now_s  # whatever the pace of samples, one of them is the reading itself
-            sample = replace(sample, workloads=replace(sample.workloads, age_s=now_s - self._read_at))
+            old_s = now_s - self._read_at
+            processes = tuple(  # as old as they were when they were read
+                replace(process, age_s=max(0.0, (process.age_s or 0.0) - old_s))
+                for process in sample.workloads.processes
+            )
+            sample = replace(sample, workloads=replace(sample.workloads, processes=processes, age_s=old_s))
         if self.port is not None and sample.workloads is not None:  # the port is one of this program's
             sockets = read_sockets("/proc", os.getpid(), self.port, contained=False)
             processes = tuple(

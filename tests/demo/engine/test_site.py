@@ -36,6 +36,8 @@ def test_whatever_the_pace_of_samples_one_has_the_processes_as_they_are() -> Non
         now += 0.73
         loads = reader.sample().workloads
         fresh += loads is not None and loads.age_s == 0.0
+        for process in known(loads).processes:  # one start, whenever it was read
+            assert now - known(known(loads).age_s) - known(process.age_s) == pytest.approx(1000.3, abs=2.8)
     assert fresh == 4
 
 
