@@ -614,9 +614,9 @@ class MachineReader:
             if now_s // _READ_EVERY_S != self._read_at // _READ_EVERY_S:
                 self._read_at = now_s  # whatever the pace of samples, one of them is the reading itself
             old_s = now_s - self._read_at
-            processes = tuple(  # as old as they were when they were read
-                replace(process, age_s=max(0.0, (process.age_s or 0.0) - old_s))
-                for process in sample.workloads.processes
+            # As old as they were when they were read.
+            processes = tuple(
+                replace(one, age_s=(one.age_s or 0.0) - old_s) for one in sample.workloads.processes
             )
             sample = replace(sample, workloads=replace(sample.workloads, processes=processes, age_s=old_s))
         if self.port is not None and sample.workloads is not None:  # the port is one of this program's

@@ -108,7 +108,6 @@ def judge_router(
     alert_id, troubles = f"{key.label}:deployments", track.deployment_troubles()
     if not troubles:
         alerts.clear(alert_id, when)
-        track.trouble_severity = None
         return
     (name, words), *others = sorted(troubles.items(), key=lambda trouble: trouble[0] in loading)
     more = f"; and {len(others)} more deployment{'s' if len(others) > 1 else ''}" if others else ""

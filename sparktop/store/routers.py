@@ -82,8 +82,8 @@ class RouterTrack:
         """Monotonic time of the first sample since the router restarted, or since this machine slept."""
         self._lead_s = math.inf
         """Seconds by which the wall clock led the monotonic one at the newest sample."""
-        self.trouble_severity: Severity | None = None
-        """Severity of the alert about its deployments; None without one."""
+        self.trouble_severity = Severity.WARNING
+        """Severity of the newest alert about its deployments."""
 
     @property
     def strategy(self) -> str | None:
@@ -259,7 +259,7 @@ class RouterTrack:
             slow=self.slowness,
             stuck={view.name: _stuck_text(view) for view in behind if view.state in STUCK},
             deployment_troubles=self.deployment_troubles(),
-            trouble_severity=self.trouble_severity or Severity.WARNING,
+            trouble_severity=self.trouble_severity,
             poll_ms=self.poll_ms,
         )
 
