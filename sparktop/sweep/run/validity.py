@@ -350,8 +350,7 @@ def _duration_doubts(plan: Plan, level: LevelResult, facts: LevelFacts) -> Itera
         needed = max(ENOUGH_S, LEAST_LIFETIMES * life)
         if shortest < needed:
             reason = f"a result needs {math.ceil(needed)} s (10 s, and 3 × the median E2E)"
-            message = f"the window is {_below(shortest)} s; {reason}"
-            yield Validity(code=TOO_SHORT, message=message)
+            yield Validity(code=TOO_SHORT, message=f"the window is {_below(shortest)} s; {reason}")
     elif level.duration_s is None:
         yield Validity(code=TOO_SHORT, message=f"nothing was measured; a result needs {ENOUGH_S:.0f} s")
     elif level.duration_s < ENOUGH_S:
